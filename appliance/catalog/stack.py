@@ -1,0 +1,117 @@
+"""The Stack: what is to run, in the field's own words. Frozen and strict; every key is documented here."""
+
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+EngineName = Literal["llamacpp"]
+Port = Annotated[int, Field(ge=1, le=65535)]
+Positive = Annotated[int, Field(ge=1)]
+Seconds = Annotated[float, Field(gt=0)]
+
+
+class Strict(BaseModel):
+    """Base of all data that crosses rooms: unknown keys are errors, types are not coerced, nothing changes."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Target(Strict):
+    """The model that answers."""
+
+    model: str = Field(description="The target: a model of the catalog (`spark-spec models list`).")
+
+
+class Draft(Strict):
+    """The model that guesses ahead."""
+
+    method: Literal["none", "draft-target"] = Field(
+        default="none", description="How drafts are made: `none` serves the target alone."
+    )
+    model: str | None = Field(default=None, description="The draft: a model or head of the catalog.")
+    k: Annotated[int, Field(ge=1, le=64)] | None = Field(
+        default=None, description="K, the draft length: tokens guessed before each verify step."
+    )
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if self.method == "none" and (self.model is not None or self.k is not None):
+            raise ValueError("draft.method is none, so draft.model and draft.k mean nothing: set a method too")
+        if self.method != "none" and (self.model is None or self.k is None):
+            raise ValueError(f"draft.method {self.method} needs draft.model and draft.k")
+        return self
+
+
+class Serve(Strict):
+    """The endpoint."""
+
+    name: str = Field(min_length=1, description="The public model name that /v1/models answers.")
+    port: Port = Field(default=8000, description="The port on 127.0.0.1.")
+    max_seq_len: Positive = Field(default=2048, description="Context of one request, in tokens.")
+    max_batch_size: Positive = Field(default=1, description="Requests decoded at the same time.")
+
+
+class Offers(Strict):
+    """What the endpoint can be asked for. What is not offered is not verified and is said so."""
+
+    chat: bool = Field(default=True, description="Chat completions.")
+    completion: bool = Field(default=True, description="Plain completions.")
+    stream: bool = Field(default=True, description="Streamed answers.")
+    json_: bool = Field(default=False, alias="json", description="Answers held to a JSON schema.")
+    tools: bool = Field(default=False, description="Tool calls.")
+
+
+class Health(Strict):
+    """How long silence may last. There is no cap on a start that makes progress."""
+
+    stall_s: Seconds = Field(default=300.0, description="Seconds without any progress before a start fails.")
+    wedge_s: Seconds = Field(default=60.0, description="Seconds a ready engine may owe a token.")
+    restarts: Annotated[int, Field(ge=0, le=10)] = Field(
+        default=2, description="Restarts of a died or wedged engine before giving up."
+    )
+
+
+class Llamacpp(Strict):
+    """Settings of the embedded engine."""
+
+    threads: Positive | None = Field(default=None, description="CPU threads; unset takes the machine's.")
+
+
+def _absolute(path: Path) -> Path:
+    path = path.expanduser()
+    if not path.is_absolute():
+        raise ValueError(f"{path} is not an absolute path")
+    return path
+
+
+Folder = Annotated[Path, Field(strict=False), AfterValidator(_absolute)]
+
+
+class Paths(Strict):
+    """Folders of this machine; no part of a stack."""
+
+    state: Folder = Field(description="Folder of stacks, releases and logs.")
+    models: Folder = Field(description="Folder of model files.")
+
+
+class Images(Strict):
+    """Where container images come from; no part of a stack."""
+
+    registry: str | None = Field(
+        default=None, description="A registry of your own that has the appliance's images, tried before building."
+    )
+
+
+class Stack(Strict):
+    """One thing to run."""
+
+    preset: str = Field(description="The preset this stack came from.")
+    engine: EngineName = Field(description="The engine that serves it.")
+    image: str | None = Field(default=None, description="An image to use instead of the appliance's own.")
+    target: Target
+    draft: Draft = Draft()
+    serve: Serve
+    offers: Offers = Offers()
+    health: Health = Health()
+    llamacpp: Llamacpp = Llamacpp()

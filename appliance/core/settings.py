@@ -1,0 +1,212 @@
+"""Settings in layers: every value knows where it came from; what is unknown, empty or said twice is refused.
+
+A layer maps dotted keys of leaves (`serve.port`) to values. Later layers win. The known keys are those of a
+pydantic model, so there is one list of keys and one description of each.
+"""
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import UnionType
+from typing import Any, Union, get_args, get_origin
+
+import yaml
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from appliance.core.errors import ConfigFault
+
+ENVIRONMENT_PREFIX = "SPARK_SPEC_"
+CONFIG_VARIABLE = "SPARK_SPEC_CONFIG"
+
+
+@dataclass(frozen=True)
+class Value:
+    """A setting and where it came from, in words a person can act on."""
+
+    value: Any
+    source: str
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A known key: its type, what it means, and whether `null` is a value of it."""
+
+    annotation: Any
+    description: str
+    nullable: bool
+
+
+Layer = Mapping[str, Value]
+Known = Mapping[str, Leaf]
+
+
+def leaves(model: type[BaseModel], prefix: str = "") -> dict[str, Leaf]:
+    """Every leaf of a model and of the models inside it, by dotted key, in the order they are written."""
+    found: dict[str, Leaf] = {}
+    for name, field in model.model_fields.items():
+        key = prefix + (field.alias or name)
+        kind = field.annotation
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            found |= leaves(kind, key + ".")
+        else:
+            nullable = get_origin(kind) in (Union, UnionType) and type(None) in get_args(kind)
+            found[key] = Leaf(field.rebuild_annotation(), field.description or "", nullable)
+    return found
+
+
+def nearest(word: str, words: Iterable[str]) -> str:
+    """Words for "did you mean": the nearest known one, or nothing where none is near."""
+    close = difflib.get_close_matches(word, list(words), n=1, cutoff=0.5)
+    return f"Did you mean {close[0]}?" if close else ""
+
+
+def from_tree(tree: Any, source: str, known: Known) -> dict[str, Value]:
+    """A layer from nested mappings, as YAML gives them. Raises ConfigFault on a key that is not known."""
+    if not isinstance(tree, Mapping):
+        raise ConfigFault(f"{source} is not a mapping of settings", f"it is {tree!r}", "write key: value lines")
+    return dict(_walk(tree, "", source, known))
+
+
+def _walk(tree: Mapping[Any, Any], prefix: str, source: str, known: Known) -> Iterator[tuple[str, Value]]:
+    for name, value in tree.items():
+        key = f"{prefix}{name}"
+        if key in known:
+            yield key, Value(_not_empty(key, value, source), source)
+        elif any(other.startswith(key + ".") for other in known):
+            if not isinstance(value, Mapping):
+                inside = ", ".join(other for other in known if other.startswith(key + "."))
+                raise ConfigFault(f"{key} is a section ({source})", f"it was given {value!r}", f"set one of: {inside}")
+            yield from _walk(value, key + ".", source, known)
+        else:
+            raise unknown(key, source, known)
+
+
+def unknown(key: str, source: str, known: Iterable[str]) -> ConfigFault:
+    """The error for a key nobody knows, with the nearest one that is known."""
+    return ConfigFault(
+        f"unknown setting {key} ({source})",
+        "no setting has that name",
+        nearest(key, known) or "`spark-spec show PRESET` lists every setting",
+    )
+
+
+def _not_empty(key: str, value: Any, source: str) -> Any:
+    if isinstance(value, str) and not value.strip():
+        raise ConfigFault(f"{key} has an empty value ({source})", "an empty value means nothing here",
+                          f"give {key} a value, or leave it out to get its default")  # fmt: skip
+    return value
+
+
+def from_text(key: str, text: str, source: str, known: Known) -> Any:
+    """A leaf's value from text, by the leaf's type (`null` where it may be absent). Raises ConfigFault."""
+    leaf = known[key]
+    _not_empty(key, text, source)
+    if leaf.nullable and text == "null":
+        return None
+    try:
+        return TypeAdapter(leaf.annotation).validate_strings(text)
+    except ValidationError as error:
+        reason = "; ".join(str(item["msg"]) for item in error.errors())
+        raise ConfigFault(f"{key} cannot be {text!r} ({source})", reason, leaf.description) from None
+
+
+def from_environment(environ: Mapping[str, str], known: Known) -> dict[str, Value]:
+    """A layer from `SPARK_SPEC_SERVE_PORT=8001`. Raises ConfigFault on a variable that sets nothing."""
+    names = {ENVIRONMENT_PREFIX + key.replace(".", "_").upper(): key for key in known}
+    layer = {}
+    for variable, text in sorted(environ.items()):
+        if not variable.startswith(ENVIRONMENT_PREFIX) or variable == CONFIG_VARIABLE:
+            continue
+        if variable not in names:
+            raise ConfigFault(
+                f"unknown environment variable {variable}",
+                "variables that begin with SPARK_SPEC_ are settings, and this is none",
+                nearest(variable, names) or f"unset {variable}",
+            )
+        source = f"environment {variable}"
+        layer[names[variable]] = Value(from_text(names[variable], text, source, known), source)
+    return layer
+
+
+def from_assignments(pairs: Iterable[str], known: Known) -> dict[str, Value]:
+    """A layer from `--set a.b=v`, repeated. Raises ConfigFault on an unknown key, and where a key, or a section
+    and a key inside it, are both set: which one is meant cannot be known."""
+    layer: dict[str, Value] = {}
+    said: list[str] = []
+    for pair in pairs:
+        key, equals, text = pair.partition("=")
+        if not equals:
+            raise ConfigFault(f"--set {pair} has no value", "it has no =", "write --set key=value")
+        for other in said:
+            if key == other or key.startswith(other + ".") or other.startswith(key + "."):
+                raise ConfigFault(f"--set {other} and --set {key} collide", "one contains the other",
+                                  "keep one of them")  # fmt: skip
+        said.append(key)
+        source = f"--set {key}"
+        if key in known:
+            layer[key] = Value(from_text(key, text, source, known), source)
+        else:
+            layer |= from_tree(_section(key, text, known), source, known)
+    return layer
+
+
+def _section(key: str, text: str, known: Known) -> Mapping[str, Any]:
+    if not any(other.startswith(key + ".") for other in known):
+        raise unknown(key, "--set", known)
+    try:
+        tree: Any = yaml.safe_load(text)
+    except yaml.YAMLError:
+        tree = text
+    for part in reversed(key.split(".")):
+        tree = {part: tree}
+    return dict(tree)
+
+
+def merge(layers: Iterable[Layer]) -> dict[str, Value]:
+    """All layers in one; the later wins, key by key."""
+    merged: dict[str, Value] = {}
+    for layer in layers:
+        merged |= layer
+    return merged
+
+
+def tree(layer: Layer) -> dict[str, Any]:
+    """Nested mappings from dotted keys, without the sources."""
+    root: dict[str, Any] = {}
+    for key, item in layer.items():
+        *path, last = key.split(".")
+        place = root
+        for part in path:
+            place = place.setdefault(part, {})
+        place[last] = item.value
+    return root
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """SafeLoader that refuses a key written twice in one mapping."""
+
+
+def _mapping(loader: _StrictLoader, node: yaml.MappingNode) -> dict[Any, Any]:
+    loader.flatten_mapping(node)
+    seen: set[Any] = set()
+    for key_node, _ in node.value:
+        key = loader.construct_object(key_node, deep=True)  # type: ignore[no-untyped-call]
+        if key in seen:
+            raise yaml.constructor.ConstructorError(None, None, f"the key {key!r} stands twice", key_node.start_mark)
+        seen.add(key)
+    return dict(loader.construct_mapping(node, deep=True))
+
+
+_StrictLoader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
+
+
+def read_yaml(path: Path) -> Any:
+    """A YAML file as data. Raises ConfigFault where it cannot be read, is no YAML, or has a key twice."""
+    try:
+        return yaml.load(path.read_text(encoding="utf-8"), _StrictLoader)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigFault(f"cannot read {path}", str(error), "check the path and its permissions") from None
+    except (yaml.YAMLError, TypeError) as error:
+        reason = " ".join(str(error).split())
+        raise ConfigFault(f"{path} is not valid YAML", reason, "correct the file at the place named") from None

@@ -1,0 +1,35 @@
+"""Which runtime: docker when a daemon answers, else local processes; or the one that was asked for."""
+
+from pathlib import Path
+from typing import Literal
+
+from appliance.core.talk import Talk
+from appliance.machine.docker import probe_docker, require_docker
+from appliance.machine.facts import RuntimeName
+from appliance.runtime.base import Runtime
+from appliance.runtime.docker import DockerRuntime
+from appliance.runtime.process import ProcessRuntime
+
+Wish = Literal["auto", "docker", "process"]
+
+
+def choose(wish: Wish, talk: Talk) -> RuntimeName:
+    """The runtime to use, said in one line. Raises MachineFault where docker was asked for and cannot be had."""
+    if wish == "docker":
+        require_docker()
+        return "docker"
+    if wish == "process":
+        return "process"
+    found = probe_docker()
+    if found.state == "ok":
+        talk.say(f"runtime: docker {found.server_version}")
+        return "docker"
+    talk.say(f"runtime: local processes ({found.detail})")
+    return "process"
+
+
+def runtime(name: str, stack: str, state: Path, run: Path, talk: Talk) -> Runtime:
+    """The runtime object of one stack."""
+    if name == "docker":
+        return DockerRuntime(stack, str(state), talk.command)
+    return ProcessRuntime(run)

@@ -1,0 +1,133 @@
+"""Docker: one compose project a stack, found again by its labels."""
+
+import contextlib
+import io
+import tarfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from appliance.core.errors import MachineFault
+from appliance.runtime.base import ABSENT, Observed
+from appliance.stack.render import project
+from appliance.supervise import status
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+    from docker.models.containers import Container
+
+STATE_FOLDER = "/var/lib/spark-spec"
+STOP_S = 30
+
+
+class DockerRuntime:
+    """The docker runtime of one stack. `home` tells our containers from those of other users and folders."""
+
+    name = "docker"
+
+    def __init__(self, stack: str, home: str, log: Callable[[str], None]) -> None:
+        self.stack = stack
+        self.home = home
+        self.log = log
+        self._sdk: DockerClient | None = None
+
+    def start(self, folder: Path, digest: str) -> None:
+        from python_on_whales import DockerException
+
+        del digest  # it stands in the rendered labels
+        compose = self._compose(folder)
+        self.log(f"docker compose -f {folder / 'compose.yaml'} up --detach")
+        try:
+            compose.compose.up(detach=True, quiet=True, remove_orphans=True)
+        except DockerException as error:
+            reason = (error.stderr or str(error)).strip().splitlines()
+            raise MachineFault(
+                "docker compose could not start the stack",
+                reason[-1] if reason else "it gave no reason",
+                f"run it by hand to see more: docker compose -f {folder / 'compose.yaml'} up",
+            ) from None
+
+    def observe(self) -> Observed:
+        container = self._container()
+        if container is None:
+            return ABSENT
+        state: dict[str, Any] = container.attrs["State"]
+        alive = state["Status"] in ("running", "restarting", "paused", "created")
+        return Observed(
+            exists=True,
+            alive=alive,
+            digest=container.labels.get("spark-spec.digest"),
+            status=self._status(container),
+            exit_code=None if alive else int(state["ExitCode"]),
+            where={
+                "container": str(container.id),
+                "container_name": str(container.name),
+                "image": str(container.attrs["Image"]),
+            },
+        )
+
+    def stop(self) -> bool:
+        """Remove our containers and the project's network, by label; nothing else of the daemon's."""
+        from docker.errors import APIError, NotFound
+
+        client = self._client()
+        ours = self._ours(everything=True)
+        for container in ours:
+            self.log(f"docker stop {container.name} && docker rm {container.name}")
+            with contextlib.suppress(NotFound):
+                container.stop(timeout=STOP_S)
+                container.remove(force=True)
+        label = f"com.docker.compose.project={project(self.stack)}"
+        for network in client.networks.list(filters={"label": label}) if ours else []:
+            with contextlib.suppress(NotFound, APIError):
+                network.remove()
+        return bool(ours)
+
+    def logs(self, *, follow: bool, lines: int | None) -> Iterator[str]:
+        container = self._container()
+        if container is None:
+            return
+        stream = container.logs(stream=True, follow=follow, tail="all" if lines is None else lines)
+        pending = b""
+        try:
+            for chunk in stream:
+                *whole, pending = (pending + chunk).split(b"\n")
+                yield from (line.decode(errors="replace").rstrip("\r") for line in whole)
+            if pending:
+                yield pending.decode(errors="replace")
+        finally:
+            stream.close()
+
+    def _compose(self, folder: Path) -> Any:
+        from python_on_whales import DockerClient
+
+        return DockerClient(compose_files=[folder / "compose.yaml"])
+
+    def _client(self) -> "DockerClient":
+        if self._sdk is None:
+            from appliance.machine.docker import sdk
+
+            self._sdk = sdk()
+        return self._sdk
+
+    def _ours(self, *, everything: bool = False) -> "list[Container]":
+        labels = [f"spark-spec.stack={self.stack}", f"spark-spec.home={self.home}"]
+        return self._client().containers.list(all=True, filters={"label": labels}, ignore_removed=everything)
+
+    def _container(self) -> "Container | None":
+        found = self._ours(everything=True)
+        return found[0] if found else None
+
+    def _status(self, container: "Container") -> status.Status | None:
+        """The supervisor's status, out of the container's file system: there even after its end."""
+        from docker.errors import APIError, NotFound
+
+        try:
+            chunks, _ = container.get_archive(f"{STATE_FOLDER}/{status.FILE}")
+            with tarfile.open(fileobj=io.BytesIO(b"".join(chunks))) as archive:
+                stream = archive.extractfile(status.FILE)
+                return status.parse(stream.read().decode()) if stream else None
+        except (NotFound, APIError, KeyError, tarfile.TarError):
+            return None
+
+

@@ -1,0 +1,138 @@
+"""Local processes: one supervisor a stack, detached, known by its pid and start time."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from appliance.core.errors import EngineDied, MachineFault
+from appliance.core.paths import write_atomic
+from appliance.runtime.base import ABSENT, Observed, plain_environment
+from appliance.supervise import plan, status
+
+LOG = "engine.log"
+RECORD = "process.json"
+STOP_MARGIN_S = 10.0
+
+
+class ProcessRuntime:
+    """The process runtime of one stack, in its run folder."""
+
+    name = "process"
+
+    def __init__(self, run: Path) -> None:
+        self.run = run
+
+    def start(self, folder: Path, digest: str) -> None:
+        """Start a supervisor and record it. It does nothing before it hears "go", which it hears only after its
+        pid is on the disk: a launcher killed in between leaves no process that nobody knows of."""
+        self.run.mkdir(parents=True, exist_ok=True)
+        for stale in (status.FILE, RECORD):
+            (self.run / stale).unlink(missing_ok=True)
+        command = [sys.executable, "-m", "appliance.supervise", str(folder / "engine" / "supervise.json"),
+                   "--state", str(self.run), "--log", str(self.run / LOG), "--wait-go"]  # fmt: skip
+        with (self.run / "supervisor.out").open("wb") as output:
+            child = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=output, stderr=subprocess.STDOUT,
+                start_new_session=True, cwd="/", env=plain_environment(),
+            )  # fmt: skip
+        assert child.stdin is not None
+        started = status.start_ticks(child.pid)
+        record = {"pid": child.pid, "start": started, "digest": digest, "folder": str(folder)}
+        write_atomic(self.run / RECORD, json.dumps(record) + "\n")
+        try:
+            child.stdin.write(b"go\n")
+            child.stdin.close()
+        except BrokenPipeError:
+            raise EngineDied("the supervisor ended at once", self._output(), "this is a fault of spark-spec") from None
+
+    def observe(self) -> Observed:
+        record = self._record()
+        if record is None:
+            return ABSENT
+        pid, alive = int(str(record["pid"])), self._alive(record)
+        seen = status.read(self.run)
+        if seen is not None and seen.pid != pid:
+            seen = None
+        return Observed(
+            exists=True,
+            alive=alive,
+            digest=str(record["digest"]),
+            status=seen,
+            where={"pid": str(pid)} | ({"engine_pid": str(seen.engine_pid)} if seen and seen.engine_pid else {}),
+        )
+
+    def stop(self) -> bool:
+        record = self._record()
+        if record is None:
+            return False
+        if self._alive(record):
+            self._end(record)
+        for leftover in (RECORD, status.FILE, "supervisor.out"):
+            (self.run / leftover).unlink(missing_ok=True)
+        return True
+
+    def logs(self, *, follow: bool, lines: int | None) -> Iterator[str]:
+        path = self.run / LOG
+        if not path.exists():
+            return
+        with path.open(encoding="utf-8", errors="replace") as stream:
+            yield from deque((line.rstrip("\n") for line in stream), maxlen=lines)
+            while follow:
+                line = stream.readline()
+                if line:
+                    yield line.rstrip("\n")
+                elif not self.observe().alive:
+                    return
+                else:
+                    time.sleep(0.2)
+
+    def _record(self) -> Mapping[str, object] | None:
+        try:
+            record = json.loads((self.run / RECORD).read_text(encoding="utf-8"))
+        except (FileNotFoundError, ValueError):
+            return None
+        return record if isinstance(record, dict) else None
+
+    @staticmethod
+    def _alive(record: Mapping[str, object]) -> bool:
+        return status.start_ticks(int(str(record["pid"]))) == record["start"]
+
+    def _end(self, record: Mapping[str, object]) -> None:
+        """SIGTERM, a bounded wait, SIGKILL; the engine cannot outlive its supervisor."""
+        pid = int(str(record["pid"]))
+        for number, patience in ((signal.SIGTERM, self._grace(record) + STOP_MARGIN_S), (signal.SIGKILL, 5.0)):
+            try:
+                os.kill(pid, number)
+            except ProcessLookupError:
+                return
+            except PermissionError:
+                raise MachineFault(
+                    f"process {pid} cannot be ended", "it belongs to another user",
+                    "take the stack down as the user who started it",
+                ) from None  # fmt: skip
+            deadline = time.monotonic() + patience
+            while time.monotonic() < deadline:
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(pid, os.WNOHANG)
+                if not self._alive(record):
+                    return
+                time.sleep(0.02)
+        raise MachineFault(f"process {pid} does not end", "it survived SIGKILL", "look at it with ps; reboot if it stays")
+
+    @staticmethod
+    def _grace(record: Mapping[str, object]) -> float:
+        try:
+            return plan.read(Path(str(record["folder"])) / "engine" / "supervise.json").limits.stop_s
+        except (OSError, ValueError):
+            return plan.Limits().stop_s
+
+    def _output(self) -> str:
+        text = (self.run / "supervisor.out").read_text(encoding="utf-8", errors="replace").strip()
+        return text[-500:] or "it printed nothing"

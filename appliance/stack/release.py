@@ -1,0 +1,190 @@
+"""Releases of a stack on this machine: staged, published by rename, numbered; one lock a stack.
+
+    <state>/stacks/<name>/lock
+                          state.json       which release is meant to run, which was last seen good
+                          releases/0001/   the rendered files
+                          run/             the process runtime's pid, status and log
+                          audit.jsonl
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from appliance.core.errors import ConfigFault, MachineFault
+from appliance.core.paths import write_atomic
+from appliance.stack.render import Rendered
+
+STATE_SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Release:
+    """A published release: its number, folder and what its manifest says."""
+
+    number: int
+    folder: Path
+    manifest: Mapping[str, Any]
+
+    @property
+    def digest(self) -> str:
+        return str(self.manifest["digest"])
+
+    @property
+    def runtime(self) -> str:
+        return str(self.manifest["runtime"])
+
+    def intact(self) -> bool:
+        """Whether each file is still what the manifest says."""
+        return all(
+            (self.folder / path).is_file()
+            and hashlib.sha256((self.folder / path).read_bytes()).hexdigest() == digest
+            for path, digest in self.manifest["files"].items()
+        )
+
+    @property
+    def port(self) -> int:
+        return int(self.manifest["stack"]["serve"]["port"])
+
+
+@dataclass(frozen=True)
+class State:
+    """What a stack's folder remembers: the number of the release meant to run (None: down), and the numbers of
+    those seen good, in the order they were last seen so."""
+
+    current: int | None = None
+    good: tuple[int, ...] = ()
+
+
+class StackFolder:
+    """A stack's folder. All that changes it happens under `lock`."""
+
+    def __init__(self, state: Path, name: str) -> None:
+        self.home = state
+        self.name = name
+        self.folder = state / "stacks" / name
+        self.run = self.folder / "run"
+
+    def exists(self) -> bool:
+        return (self.folder / "state.json").exists()
+
+    @contextlib.contextmanager
+    def lock(self) -> Iterator[None]:
+        """One command at a time. Raises MachineFault at once where another holds it, and says which."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            handle = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise MachineFault(
+                f"cannot write the state folder {self.folder}", str(error),
+                "give it to yourself (chown), or set paths.state to a folder of yours",
+            ) from None  # fmt: skip
+        try:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                holder = os.pread(handle, 32, 0).decode(errors="replace").strip() or "unknown"
+                raise MachineFault(
+                    f"the stack {self.name} is being changed by another spark-spec",
+                    f"process {holder} holds its lock",
+                    "wait for it to end, or end it",
+                ) from None
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, str(os.getpid()).encode(), 0)
+            yield
+        finally:
+            os.close(handle)
+
+    def state(self) -> State:
+        """Raises ConfigFault where another version wrote it."""
+        try:
+            raw = json.loads((self.folder / "state.json").read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return State()
+        if raw.pop("schema", None) != STATE_SCHEMA:
+            raise ConfigFault(f"{self.folder}/state.json is of another version", "its schema is not known here",
+                              "use the spark-spec that wrote it to take the stack down")  # fmt: skip
+        return State(raw["current"], tuple(raw["good"]))
+
+    def current(self) -> Release | None:
+        """The release meant to run."""
+        number = self.state().current
+        return None if number is None else self.release(number)
+
+    def remember_current(self, number: int | None) -> None:
+        self._write(replace(self.state(), current=number))
+
+    def remember_good(self, number: int) -> None:
+        state = self.state()
+        self._write(replace(state, good=(*(other for other in state.good if other != number), number)))
+
+    def _write(self, state: State) -> None:
+        write_atomic(self.folder / "state.json", json.dumps({"schema": STATE_SCHEMA, **asdict(state)}) + "\n")
+
+    def release(self, number: int) -> Release:
+        folder = self.folder / "releases" / f"{number:04d}"
+        try:
+            manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise ConfigFault(f"release {number} of {self.name} cannot be read", str(error),
+                              f"`spark-spec down {self.name}`, then `up` again")  # fmt: skip
+        return Release(number, folder, manifest)
+
+    def releases(self) -> list[Release]:
+        """All published ones, oldest first."""
+        found = (self.folder / "releases").glob("[0-9][0-9][0-9][0-9]")
+        return [self.release(int(path.name)) for path in sorted(found)]
+
+    def publish(self, rendered: Rendered, staged: Path) -> Release:
+        """Give a staged folder its number, by rename; a release of the same content is used again instead."""
+        releases = self.releases()
+        for release in reversed(releases):
+            if release.digest == rendered.digest and release.intact():
+                shutil.rmtree(staged)
+                return release
+        number = releases[-1].number + 1 if releases else 1
+        staged.rename(self.folder / "releases" / f"{number:04d}")
+        return self.release(number)
+
+    @contextlib.contextmanager
+    def stage(self, rendered: Rendered) -> Iterator[Path]:
+        """The files in a folder of their own, for validation; gone afterwards unless published."""
+        releases = self.folder / "releases"
+        for stale in releases.glob(".staged-*"):
+            shutil.rmtree(stale)
+        staged = releases / f".staged-{os.getpid()}"
+        try:
+            write_files(rendered, staged)
+            yield staged
+        finally:
+            shutil.rmtree(staged, ignore_errors=True)
+
+    def audit(self, event: str, **facts: Any) -> None:
+        """One line in audit.jsonl: when, who, what."""
+        line = {"at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "uid": os.getuid(), "event": event}
+        with (self.folder / "audit.jsonl").open("a", encoding="utf-8") as stream:
+            stream.write(json.dumps(line | facts, ensure_ascii=False) + "\n")
+
+
+def write_files(rendered: Rendered, folder: Path) -> None:
+    """The rendered files in a folder, readable for the container's user whatever the umask."""
+    for path, text in rendered.files.items():
+        target = folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text, encoding="utf-8")
+        target.chmod(0o644)
+    for inner in (folder, *(path for path in folder.rglob("*") if path.is_dir())):
+        inner.chmod(0o755)
+
+
+def stack_names(state: Path) -> list[str]:
+    """The stacks that a state folder knows."""
+    return sorted(path.parent.name for path in (state / "stacks").glob("*/state.json"))

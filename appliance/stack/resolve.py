@@ -1,0 +1,145 @@
+"""From a preset's name and the settings around it to one Stack, with the source of every value."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from appliance.catalog.preset import Preset, load
+from appliance.catalog.stack import Draft, Images, Paths, Stack, Strict
+from appliance.core.errors import ConfigFault
+from appliance.core.paths import default_config, default_models, default_state
+from appliance.core.settings import (
+    CONFIG_VARIABLE,
+    Known,
+    Layer,
+    Value,
+    from_assignments,
+    from_environment,
+    from_tree,
+    leaves,
+    merge,
+    read_yaml,
+    tree,
+)
+
+DEFAULT = "default"
+NO_SPEC = "--no-spec"
+
+
+class MachineSettings(Strict):
+    """The settings of the machine, beside those of the stack."""
+
+    paths: Paths
+    images: Images = Images()
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """A stack, the machine's settings, and every value with its source, by dotted key."""
+
+    stack: Stack
+    machine: MachineSettings
+    preset: Preset
+    values: Mapping[str, Value]
+
+
+def known_settings() -> Known:
+    """Every key a person may set."""
+    stack = leaves(Stack)
+    del stack["preset"]
+    return leaves(MachineSettings) | stack
+
+
+def resolve(
+    preset: str, assignments: Iterable[str], environ: Mapping[str, str], *, no_spec: bool = False
+) -> Resolved:
+    """The stack that a preset and all settings around it make.
+
+    Order: defaults < preset < config file < SPARK_SPEC_* < --set < --no-spec.
+    Raises ConfigFault with the key, its value, where it came from and what would be right.
+    """
+    known = known_settings()
+    chosen = load(preset)
+    layers = [from_tree(chosen.stack, chosen.source, known), *_around(assignments, environ, known)]
+    if no_spec:
+        layers.append({"draft.method": Value("none", NO_SPEC)})
+    values = _defaults(known) | merge(_without_overruled_draft(layers))
+    machine = _build(MachineSettings, values)
+    stack = _build(Stack, values | {"preset": Value(chosen.name, chosen.source)})
+    return Resolved(stack, machine, chosen, values)
+
+
+def resolve_machine(assignments: Iterable[str], environ: Mapping[str, str]) -> MachineSettings:
+    """The machine's settings alone, for commands that name no preset."""
+    known = known_settings()
+    values = _defaults(known) | merge(_around(assignments, environ, known))
+    return _build(MachineSettings, values)
+
+
+def _around(assignments: Iterable[str], environ: Mapping[str, str], known: Known) -> list[Layer]:
+    return [_config_file(environ, known), from_environment(environ, known), from_assignments(assignments, known)]
+
+
+def _config_file(environ: Mapping[str, str], known: Known) -> Layer:
+    named = environ.get(CONFIG_VARIABLE)
+    if named is not None and not named.strip():
+        raise ConfigFault(f"{CONFIG_VARIABLE} is empty", "it should name a config file", f"unset {CONFIG_VARIABLE}")
+    path = Path(named).expanduser() if named else default_config()
+    if not named and not path.exists():
+        return {}
+    raw = read_yaml(path)
+    return from_tree({} if raw is None else raw, f"config file {path}", known)
+
+
+def _defaults(known: Known) -> dict[str, Value]:
+    values = {key: Value(value, DEFAULT) for key, value in _model_defaults(MachineSettings) if key in known}
+    values |= {key: Value(value, DEFAULT) for key, value in _model_defaults(Stack) if key in known}
+    folders = {"paths.state": default_state(), "paths.models": default_models()}
+    return values | {key: Value(str(path), DEFAULT) for key, path in folders.items()}
+
+
+def _model_defaults(model: type[BaseModel], prefix: str = "") -> Iterable[tuple[str, Any]]:
+    for name, field in model.model_fields.items():
+        key = prefix + (field.alias or name)
+        kind = field.annotation
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            yield from _model_defaults(kind, key + ".")
+        elif not field.is_required():
+            yield key, field.default
+
+
+def _without_overruled_draft(layers: list[Layer]) -> list[Layer]:
+    """`draft.method: none` in a layer takes the draft of the layers below with it."""
+    top = max((i for i, layer in enumerate(layers) if "draft.method" in layer), default=-1)
+    if top < 0 or layers[top]["draft.method"].value != "none":
+        return layers
+    gone = [f"draft.{name}" for name in Draft.model_fields if name != "method"]
+    below = [{key: value for key, value in layer.items() if key not in gone} for layer in layers[:top]]
+    return [*below, *layers[top:]]
+
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
+
+
+def _build(model: type[ModelT], values: Layer) -> ModelT:
+    keys = {key for key, _ in _model_defaults(model)} | set(leaves(model))
+    mine = {key: value for key, value in values.items() if key in keys}
+    try:
+        return model.model_validate(tree(mine))
+    except ValidationError as error:
+        raise ConfigFault(*_explain(error, mine)) from None
+
+
+def _explain(error: ValidationError, values: Layer) -> tuple[str, str, str]:
+    """What, why and where from, for the first thing wrong; the rest follow in the same line."""
+    told = []
+    for item in error.errors():
+        key = ".".join(str(part) for part in item["loc"] if part != "function-after")
+        near = [value.source for name, value in values.items() if name == key or name.startswith(key + ".")]
+        sources = ", ".join(sorted(set(near) - {DEFAULT}))
+        message = str(item["msg"]).removeprefix("Value error, ")
+        told.append(f"{key}: {message}" + (f" (set by {sources})" if sources else ""))
+    return "the settings do not make a stack", "; ".join(told), "`spark-spec show PRESET` says what each setting means"
