@@ -1,0 +1,78 @@
+"""The base of our images: one that is here, else a registry's, else the public one, else made here."""
+
+from collections.abc import Callable
+
+from appliance.core.errors import FetchFault, MachineFault, SparkSpecError
+from appliance.core.paths import data
+from appliance.core.talk import Talk
+from appliance.images.local import find, fitting
+from appliance.images.process import CommandFailed, run
+from appliance.images.pull import pull
+from appliance.images.versions import Base
+
+QUIET_S = 300.0
+
+
+def obtain(base: Base, platform: str, registry: str | None, talk: Talk) -> str:
+    """The reference of a base image that is here for a platform, fetched or made where it was not.
+
+    Raises FetchFault with all that was tried where none can be had.
+    """
+    for reference in (base.local, base.pinned()):
+        here = find(reference)
+        if here and here.platform == platform:
+            talk.say(f"base image: {reference} (here)")
+            return reference
+    tries: list[Callable[[], str]] = [
+        lambda: _pulled(base.pinned(), platform, talk),
+        lambda: _made(base.local, platform, talk),
+    ]
+    if registry:
+        tries.insert(0, lambda: _pulled(f"{registry}/{base.local}", platform, talk))
+    failed: list[SparkSpecError] = []
+    for attempt in tries:
+        try:
+            return attempt()
+        except (FetchFault, MachineFault) as error:
+            talk.say(f"{error.what}: {error.why}")
+            failed.append(error)
+    raise FetchFault(
+        f"no base image for {platform} can be had",
+        "tried in turn: " + "; ".join(f"{error.what} ({error.why})" for error in failed),
+        "let this machine reach a registry (--set images.registry=HOST/PATH names your own), docker load an "
+        f"image named {base.local}, or run this as root on a Debian with debootstrap",
+    )
+
+
+def _pulled(reference: str, platform: str, talk: Talk) -> str:
+    talk.say(f"base image: pulling {reference} (about 50 MB)")
+    pull(reference, platform, talk)
+    here = find(reference)
+    if here is None:
+        raise FetchFault(
+            f"the image {reference} is not here after its pull", "docker does not know it", "pull it again"
+        )
+    return fitting(here, platform).reference
+
+
+def _made(reference: str, platform: str, talk: Talk) -> str:
+    argv = [str(data("images") / "base" / "make.sh"), reference, platform]
+    talk.say(f"base image: making {reference} with debootstrap (about 60 MB of packages, a minute or two)")
+    talk.command(" ".join(argv))
+    try:
+        run(["bash", *argv], quiet_s=QUIET_S, each=lambda line: _phase(line, talk))
+    except CommandFailed as error:
+        why = [line.partition(":")[2].strip() for line in error.tail if line.startswith("why:")]
+        raise MachineFault(
+            f"the base image {reference} could not be made",
+            why[-1] if why else error.words(3),
+            f"run it by hand to see more: {' '.join(argv)}",
+        ) from None
+    return reference
+
+
+def _phase(line: str, talk: Talk) -> None:
+    """debootstrap's lines are `I: Retrieving NAME VERSION`: its verb is the phase."""
+    words = line.split()
+    if words[:1] == ["I:"] and len(words) > 1:
+        talk.phase(f"making the base image: {words[1].lower()}")

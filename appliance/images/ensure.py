@@ -1,0 +1,64 @@
+"""An image is here, or is brought here: local, else a registry's, else built; said before it is done."""
+
+from appliance.core.errors import FetchFault, MachineFault
+from appliance.core.talk import Talk
+from appliance.images.base import obtain
+from appliance.images.build import build
+from appliance.images.local import ImageInfo, Origin, find, fitting
+from appliance.images.process import CommandFailed, run
+from appliance.images.pull import pull
+from appliance.images.versions import image_of, versions
+
+
+def ensure(reference: str, platform: str, registry: str | None, talk: Talk) -> ImageInfo:
+    """See to it that an image is here for a platform, such as linux/arm64.
+
+    One of ours is looked for in `registry` (HOST[:PORT]/PATH) where one is set, and built where it is not
+    found; any other is pulled. Raises MachineFault (docker, or an image of another architecture), FetchFault,
+    Mismatch.
+    """
+    here = find(reference)
+    if here:
+        return fitting(here, platform)
+    image = image_of(reference)
+    if image is None:
+        talk.say(f"image {reference} is not here: pulling it")
+        pull(reference, platform, talk)
+        return _present(reference, platform, "registry")
+    if registry and _from_registry(f"{registry}/{reference}", reference, platform, talk):
+        return _present(reference, platform, "registry")
+    fetched = sum(versions().wheels[name].files[platform].bytes for name in versions().images[image].wheels)
+    talk.say(
+        f"image {reference} is not here: building it for {platform} "
+        f"({fetched / 1e6:.0f} MB to fetch besides its base, about 250 MB on disk, about a minute)"
+    )
+    base = obtain(versions().bases[versions().images[image].base], platform, registry, talk)
+    build(image, reference, base, platform, talk)
+    return _present(reference, platform, "built")
+
+
+def _from_registry(remote: str, reference: str, platform: str, talk: Talk) -> bool:
+    """Pull our image from one's own registry and give it its local name. False, said, where that fails."""
+    try:
+        pull(remote, platform, talk)
+    except FetchFault as error:
+        talk.say(f"{error.what}: {error.why}")
+        return False
+    _present(remote, platform, "registry")
+    argv = ["docker", "tag", remote, reference]
+    talk.command(" ".join(argv))
+    try:
+        run(argv, quiet_s=30, each=talk.say)
+    except CommandFailed as error:
+        raise MachineFault(f"{remote} could not be named {reference}", error.words(2), "see above") from None
+    return True
+
+
+def _present(reference: str, platform: str, origin: Origin) -> ImageInfo:
+    """The image that must be here now. Raises FetchFault where it is not, MachineFault as `fitting` does."""
+    found = find(reference, origin)
+    if found is None:
+        raise FetchFault(
+            f"the image {reference} is not here", "docker does not know it after all", "try again"
+        )
+    return fitting(found, platform)

@@ -1,0 +1,52 @@
+"""Images of this Docker engine: what is here, and is it for the platform that was asked for."""
+
+import json
+from dataclasses import dataclass
+from typing import Literal
+
+from appliance.core.errors import MachineFault
+from appliance.images.process import CommandFailed, run
+
+Origin = Literal["local", "registry", "built"]
+
+
+@dataclass(frozen=True)
+class ImageInfo:
+    """An image that is here. `size` in bytes on this engine's disk; `origin`: how it was obtained."""
+
+    reference: str
+    id: str
+    platform: str
+    size: int
+    origin: Origin
+
+
+def find(reference: str, origin: Origin = "local") -> ImageInfo | None:
+    """An image of this engine, or None. Raises MachineFault where docker itself fails."""
+    try:
+        lines = run(
+            ["docker", "image", "inspect", "--format", "{{json .}}", reference], quiet_s=30, each=_ignore
+        )
+    except CommandFailed as error:
+        if "no such image" in error.words().lower():
+            return None
+        raise MachineFault(
+            f"docker could not look for the image {reference}", error.words(2), "see that `docker info` works"
+        ) from None
+    facts = json.loads(lines[-1])
+    return ImageInfo(reference, facts["Id"], f"{facts['Os']}/{facts['Architecture']}", facts["Size"], origin)
+
+
+def fitting(image: ImageInfo, platform: str) -> ImageInfo:
+    """The image itself where it is for a platform. Raises MachineFault where it is for another one."""
+    if image.platform != platform:
+        raise MachineFault(
+            f"the image {image.reference} cannot run here",
+            f"it is for {image.platform}, this needs {platform}",
+            f"remove it (docker rmi {image.reference}) and run this again, or name an image for {platform}",
+        )
+    return image
+
+
+def _ignore(line: str) -> None:
+    del line

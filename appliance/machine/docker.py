@@ -1,0 +1,182 @@
+"""Is there a Docker to work with? Each answer has its own words and its own remedy. And the way to it."""
+
+import json
+import os
+import shutil
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from appliance.core.errors import MachineFault
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+
+State = Literal["absent", "down", "denied", "no-compose", "ok"]
+
+DEFAULT = "unix:///var/run/docker.sock"
+ASK_S = 5.0
+OTHERWISE = "or run without Docker: --runtime process"
+
+
+@dataclass(frozen=True)
+class DockerState:
+    """What was found. `detail` says why in one line, `fix` what to do; both are empty where all is well.
+
+    `platform` is the engine's own, such as linux/arm64; it and the versions are None where nothing answered.
+    """
+
+    state: State
+    detail: str = ""
+    fix: str = ""
+    server_version: str | None = None
+    compose_version: str | None = None
+    platform: str | None = None
+
+
+def probe_docker(timeout_s: float = 5) -> DockerState:
+    """Look for a Docker engine and its compose plugin, as the docker client of this user would reach them.
+
+    DOCKER_HOST, DOCKER_CONTEXT and the chosen context are honoured. Returns within about `timeout_s` seconds.
+    """
+    if shutil.which("docker") is None:
+        return DockerState(
+            "absent",
+            "there is no docker command on this machine",
+            f"install Docker with its compose plugin (Debian, as root: make docker-engine), {OTHERWISE}",
+        )
+    end = time.monotonic() + timeout_s
+    version = _start("version", "--format", "{{json .}}")
+    compose = _start("compose", "version", "--short")
+    answer, complaint = _finish(version, end)
+    composed, _ = _finish(compose, end)
+    server = _server(answer)
+    if server is None:
+        return _unreachable(complaint)
+    found = DockerState(
+        "ok",
+        server_version=str(server["Version"]),
+        compose_version=composed.strip() or None,
+        platform=f"{server['Os']}/{server['Arch']}",
+    )
+    if found.compose_version is None:
+        return DockerState(
+            "no-compose",
+            "docker has no compose plugin (`docker compose version` fails)",
+            f"install its version 2 (package docker-compose-plugin or docker-compose), {OTHERWISE}",
+            server_version=found.server_version,
+            platform=found.platform,
+        )
+    return found
+
+
+def require_docker() -> DockerState:
+    """A Docker that can be worked with. Raises MachineFault, with the remedy for what is wrong."""
+    found = probe_docker()
+    if found.state != "ok":
+        raise MachineFault("Docker cannot be used", found.detail, found.fix)
+    return found
+
+
+def endpoint() -> str:
+    """Where the docker client of this user reaches its engine, such as unix:///var/run/docker.sock."""
+    if host := os.environ.get("DOCKER_HOST"):
+        return host
+    return _ask("context", "inspect", "--format", "{{.Endpoints.docker.Host}}").strip() or DEFAULT
+
+
+def sdk(timeout_s: int = 60) -> "DockerClient":
+    """The SDK's client of the engine that the docker command reaches; no read waits longer than `timeout_s`.
+
+    Raises MachineFault where it does not answer.
+    """
+    import docker
+    from docker.errors import DockerException
+    from docker.utils import kwargs_from_env
+
+    if "DOCKER_TLS_VERIFY" in os.environ:
+        settings: dict[str, Any] = kwargs_from_env()
+    else:
+        settings = {"base_url": endpoint()}
+    try:
+        return docker.DockerClient(**settings, version="auto", timeout=timeout_s, use_ssh_client=True)
+    except DockerException as error:
+        require_docker()
+        raise MachineFault(
+            "Docker cannot be used", str(error), f"see that `docker info` works, {OTHERWISE}"
+        ) from None
+
+
+def container_on_port(port: int) -> str | None:
+    """The name of the running container that publishes a TCP port here; None where none is known to."""
+    return _ask("ps", "--filter", f"publish={port}/tcp", "--format", "{{.Names}}").partition("\n")[0] or None
+
+
+def _ask(*words: str) -> str:
+    """What a docker command answers; nothing where it fails or there is none."""
+    if shutil.which("docker") is None:
+        return ""
+    return _finish(_start(*words), time.monotonic() + ASK_S)[0]
+
+
+def _start(*words: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        ["docker", *words],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+    )
+
+
+def _finish(process: "subprocess.Popen[str]", end: float) -> tuple[str, str]:
+    """What a command said and complained of; one that still runs at `end` (monotonic) is ended."""
+    try:
+        return process.communicate(timeout=max(0.0, end - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        return "", "it did not answer in time"
+
+
+def _server(answer: str) -> dict[str, Any] | None:
+    try:
+        server = json.loads(answer)["Server"]
+    except (ValueError, KeyError):
+        return None
+    return server if isinstance(server, dict) else None
+
+
+def _unreachable(complaint: str) -> DockerState:
+    """Sort the docker client's complaint. The wordings are those of Docker 20 to 28."""
+    lines = [line for line in complaint.strip().splitlines() if not line.startswith("WARNING")]
+    last = lines[-1] if lines else "it gave no reason"
+    where = endpoint()
+    if "permission denied" in complaint:
+        return DockerState(
+            "denied",
+            f"this user may not use the Docker engine at {where}",
+            f'sudo usermod -aG docker "$USER", then log in again; {OTHERWISE}',
+        )
+    named = next((name for name in ("DOCKER_HOST", "DOCKER_CONTEXT") if os.environ.get(name)), None)
+    if named:
+        return DockerState(
+            "down",
+            f"no Docker engine answers where {named} points ({os.environ[named]}): {last}",
+            f"unset {named}, or start the engine it names; {OTHERWISE}",
+        )
+    socket = Path(where.removeprefix("unix://"))
+    if where.startswith("unix://") and not socket.exists():
+        return DockerState(
+            "down",
+            f"no Docker engine was started: there is no socket {socket}",
+            f"sudo systemctl start docker (bare Debian, as root: make docker-engine), {OTHERWISE}",
+        )
+    return DockerState(
+        "down",
+        f"the Docker engine at {where} does not answer: {last}",
+        f"see why with journalctl -u docker, then sudo systemctl restart docker; {OTHERWISE}",
+    )
