@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from appliance.core.errors import EngineDied, NoProgress, SparkSpecError
 from appliance.engines import diagnose
@@ -13,27 +12,23 @@ from appliance.supervise import status
 
 FAST_S, SLOW_S = 0.1, 1.0
 FAST_FOR_S = 20.0
-NOTHING_S = 60.0
-
-
-@dataclass(frozen=True)
-class Bounds:
-    """`stall_s`: how long nothing may move (plus the supervisor's own time to say so)."""
-
-    stall_s: float
+SPEAK_FIRST_S = 30.0
 
 
 def wait_ready(
     observe: Callable[[], Observed],
     answers: Callable[[], bool],
     deaths: tuple[Death, ...],
-    bounds: Bounds,
+    *,
+    stall_s: float,
+    wedge_s: float,
     say: Callable[[Health], None],
 ) -> Observed:
     """Wait until the engine is ready and a token came back through the published port.
 
     `answers` asks for one and is True when it came. Raises EngineDied with a diagnosis and the last lines, or
-    NoProgress when nothing moved for `stall_s`.
+    NoProgress when nothing moved for `stall_s`, or when a ready engine owes us a token for `wedge_s`. The
+    supervisor watches the same bounds from inside and knows more, so it is given time to speak first.
     """
     begun = moved = time.monotonic()
     last: tuple[object, ...] = ()
@@ -50,7 +45,8 @@ def wait_ready(
         if ended:
             raise ended
         silence = time.monotonic() - moved
-        if silence > (bounds.stall_s + NOTHING_S if observed.status else NOTHING_S):
+        patience = wedge_s if health.state == status.READY else stall_s
+        if silence > SPEAK_FIRST_S + (patience if observed.status else 0.0):
             raise NoProgress(
                 "the engine is not ready", f"nothing moved for {silence:.0f} s while {health.phase or health.state}",
                 "`spark-spec logs` shows where it stands; health.stall_s sets the patience",

@@ -28,7 +28,7 @@ def choose(wish: Wish, talk: Talk) -> RuntimeName:
     return "process"
 
 
-def runtime(name: str, stack: str, state: Path, run: Path, talk: Talk) -> Runtime:
+def runtime(name: RuntimeName, stack: str, state: Path, run: Path, talk: Talk) -> Runtime:
     """The runtime object of one stack."""
     if name == "docker":
         return DockerRuntime(stack, str(state), talk.command)

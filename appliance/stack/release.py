@@ -21,6 +21,7 @@ from typing import Any
 
 from appliance.core.errors import ConfigFault, MachineFault
 from appliance.core.paths import write_atomic
+from appliance.machine.facts import RuntimeName
 from appliance.stack.render import Rendered
 
 STATE_SCHEMA = 1
@@ -39,8 +40,8 @@ class Release:
         return str(self.manifest["digest"])
 
     @property
-    def runtime(self) -> str:
-        return str(self.manifest["runtime"])
+    def runtime(self) -> RuntimeName:
+        return "docker" if self.manifest["runtime"] == "docker" else "process"
 
     def intact(self) -> bool:
         """Whether each file is still what the manifest says."""

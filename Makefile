@@ -1,0 +1,62 @@
+# Targets for people; `make help` lists them.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV ?= .venv
+PRESET ?= demo
+QUESTION ?= What is 2 + 2?
+BIN := $(VENV)/bin
+SPEC := $(BIN)/spark-spec
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint format bench up down docker-engine golden
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+	@echo; echo "PRESET=$(PRESET) chooses the preset of up, down and demo"
+
+setup: $(VENV)/.ready ## make a virtual environment with all that development needs
+
+$(VENV)/.ready: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "error: $(PYTHON) is not Python 3.11 or newer" >&2; \
+	  echo "  fix: name one that is: make setup PYTHON=python3.11" >&2; exit 4; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { \
+	  echo "error: $(PYTHON) cannot make virtual environments: it has no ensurepip" >&2; \
+	  echo "  fix: install it (Debian and Ubuntu: apt-get install python3-venv), or name another Python: make setup PYTHON=..." >&2; exit 4; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --editable '.[local,dev]'
+	@touch $@
+
+demo: setup ## from nothing to a verified endpoint that speculates, and what that brings
+	$(SPEC) up $(PRESET)
+	$(SPEC) ask --name $(PRESET) "$(QUESTION)"
+	$(SPEC) verify $(PRESET) --against-baseline
+	@echo "It still runs; stop it with: make down"
+
+test: setup ## run all tests; those that need Docker run where an engine answers
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: setup ## ruff, mypy --strict, import-linter
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: setup ## put the code into the house's format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+golden: setup ## write the checked-in stacks and reference files anew, after a change that was meant
+	$(BIN)/python tests/golden.py
+
+bench: setup ## figures of this machine, as ratios of one run
+	$(BIN)/python tests/bench.py
+
+up: setup ## bring PRESET up
+	$(SPEC) up $(PRESET)
+
+down: setup ## stop PRESET
+	$(SPEC) down $(PRESET)
+
+docker-engine: ## install and start a Docker engine (root, Debian); the only target that touches Docker
+	bash images/docker-engine.sh start

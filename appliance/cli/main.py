@@ -1,0 +1,115 @@
+"""The entry point: commands loaded only when they are called, and every ending turned into an exit code."""
+
+import importlib
+import os
+import signal
+import sys
+import traceback
+from types import FrameType
+
+import click
+
+from appliance import __version__
+from appliance.core.errors import SparkSpecError
+
+INTERRUPTED = 130
+
+# command -> module of this room, and the line of the overview; each module has the command under its own name
+COMMANDS = {
+    "presets": ("catalog", "List the presets."),
+    "show": ("catalog", "Show every setting of a preset and where it comes from."),
+    "render": ("catalog", "Write a stack's files to a folder that plain docker compose runs."),
+    "up": ("lifecycle", "Bring a stack up and verify it."),
+    "status": ("watch", "Say how the stacks are."),
+    "logs": ("watch", "Show an engine's log."),
+    "ask": ("ask", "Ask the endpoint a question."),
+    "verify": ("verify", "Check that the endpoint answers well, not only 200."),
+    "restart": ("lifecycle", "Stop and start a stack."),
+    "rollback": ("lifecycle", "Go back to the release before."),
+    "down": ("lifecycle", "Stop a stack."),
+    "models": ("models", "List and fetch models."),
+    "images": ("images", "List and build container images."),
+    "secrets": ("secrets", "Keep tokens in a file that only you can read."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose overview needs no command's module: `--help` stays instant."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"appliance.cli.{COMMANDS[cmd_name][0]}")
+        command = getattr(module, cmd_name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            from difflib import get_close_matches
+
+            near = get_close_matches(args[0], COMMANDS, n=1)
+            hint = f" Did you mean {near[0]}?" if near else ""
+            ctx.fail(f"There is no command {args[0]!r}.{hint}")
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="spark-spec")
+@click.option("--debug", is_flag=True, help="Show a traceback when something fails.")
+def cli(debug: bool) -> None:
+    """Fast, verified local LLM serving by speculative decoding.
+
+    \b
+    Example:
+      spark-spec up demo
+      spark-spec ask "Why is the sky blue?"
+      spark-spec down
+    """
+
+
+def main(args: list[str] | None = None) -> int:
+    """Run the command line. Returns the exit code; all of them are in docs/exit-codes.md."""
+    words = sys.argv[1:] if args is None else args
+    debug = "--debug" in words
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
+    try:
+        code = cli.main(words, prog_name="spark-spec", standalone_mode=False)
+        return code if isinstance(code, int) else 0
+    except SparkSpecError as error:
+        if debug:
+            traceback.print_exc()
+        for label, text in (("error", error.what), ("  why", error.why), ("  fix", error.fix)):
+            if text:
+                click.echo(f"{label}: {text}", err=True)
+        return error.code
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("interrupted", err=True)
+        return INTERRUPTED
+    except BrokenPipeError:  # the reader of our output went away, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:  # noqa: BLE001 -- the one place that may: it is a bug, and is reported as one
+        if debug:
+            traceback.print_exc()
+        click.echo(f"error: {type(error).__name__}: {error}", err=True)
+        click.echo("  why: this is a bug in spark-spec", err=True)
+        click.echo("  fix: run it again with --debug before the command, and report what it prints", err=True)
+        return 1
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+    raise KeyboardInterrupt

@@ -1,0 +1,107 @@
+"""Standard output is the result, standard error is talk. Bars and colour only on a terminal."""
+
+import json
+import sys
+import time
+from typing import Any
+
+import click
+
+BAR_EVERY_S = 0.1
+LINE_EVERY_S = 10.0
+
+
+class Terminal:
+    """The Talk of the command line. On a terminal the last line is rewritten; elsewhere lines are added."""
+
+    def __init__(self) -> None:
+        self._live = sys.stderr.isatty()
+        self._open = False
+        self._phase = ""
+        self._begun = self._drawn = time.monotonic()
+        self._label = ""
+
+    def say(self, line: str) -> None:
+        self.close()
+        click.echo(line, err=True)
+
+    def command(self, line: str) -> None:
+        self.say(f"$ {line}")
+
+    def phase(self, text: str) -> None:
+        now = time.monotonic()
+        if text != self._phase:
+            self._phase, self._begun = text, now
+            if not self._live:
+                self.say(f"{text} ...")
+        if self._live and now - self._drawn >= BAR_EVERY_S:
+            self._draw(f"{text} ... {now - self._begun:.0f} s")
+
+    def progress(self, label: str, done: int, total: int | None) -> None:
+        now = time.monotonic()
+        if label != self._label:
+            self._label, self._begun, self._drawn = label, now, 0.0 if self._live else now
+        finished = done == total
+        if not finished and now - self._drawn < (BAR_EVERY_S if self._live else LINE_EVERY_S):
+            return
+        text = f"{label}: {_transfer(done, total, now - self._begun)}"
+        if self._live:
+            self._draw(text)
+        else:
+            self._drawn = now
+            click.echo(text, err=True)
+        if finished:
+            self.close()
+            self._label = ""
+
+    def close(self) -> None:
+        """End the line that is being rewritten, if one is."""
+        if self._open:
+            click.echo("\r\033[K", nl=False, err=True)
+            self._open = False
+
+    def _draw(self, text: str) -> None:
+        self._drawn = time.monotonic()
+        width = click.get_terminal_size()[0] if hasattr(click, "get_terminal_size") else 80
+        click.echo(f"\r\033[K{text[: width - 1]}", nl=False, err=True)
+        self._open = True
+
+
+def _transfer(done: int, total: int | None, elapsed: float) -> str:
+    rate = done / elapsed if elapsed > 0 else 0.0
+    text = f"{size(done)}" + (f" of {size(total)}" if total else "")
+    if rate > 0 and elapsed > 1:
+        text += f", {size(int(rate))}/s"
+        if total and done < total:
+            text += f", {(total - done) / rate:.0f} s left"
+    return text
+
+
+def size(count: int) -> str:
+    """Bytes for a person: 98 MB, 65.2 GB (powers of ten)."""
+    amount = float(count)
+    for unit in ("B", "kB", "MB"):
+        if amount < 1000:
+            return f"{amount:.0f} {unit}"
+        amount /= 1000
+    return f"{amount:.1f} GB"
+
+
+def result(text: str) -> None:
+    """A line of the result."""
+    click.echo(text)
+
+
+def result_json(data: Any) -> None:
+    """The result as JSON, indented, in the order it was built."""
+    click.echo(json.dumps(data, indent=2, ensure_ascii=False))
+
+
+def table(rows: list[tuple[str, ...]], head: tuple[str, ...] | None = None) -> None:
+    """Columns as wide as they need to be."""
+    shown = ([head] if head else []) + rows
+    if not shown:
+        return
+    widths = [max(len(row[i]) for row in shown) for i in range(len(shown[0]))]
+    for row in shown:
+        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

@@ -1,0 +1,44 @@
+"""What is done to a stack that is known: down, restart, rollback."""
+
+from appliance.core.errors import UsageFault
+from appliance.lifecycle.managed import Managed
+from appliance.runtime.base import Observed
+from appliance.stack.release import Release
+
+
+def down(stack: Managed) -> bool:
+    """Stop a stack; its releases stay. False where it was down already."""
+    with stack.folder.lock():
+        stopped = stack.stop()
+        if stopped:
+            stack.folder.audit("down")
+        return stopped
+
+
+def restart(stack: Managed) -> tuple[Release, Observed]:
+    """Stop and start the release that is meant to run, and wait until it is ready."""
+    with stack.folder.lock():
+        release = stack.current()
+        if release is None:
+            raise UsageFault(f"the stack {stack.folder.name} is down", "there is nothing to restart",
+                             "bring it up: spark-spec up PRESET")  # fmt: skip
+        return _start_over(stack, release, "restart")
+
+
+def rollback(stack: Managed) -> tuple[Release, Observed]:
+    """Run the last release that was seen good before the present one."""
+    with stack.folder.lock():
+        state = stack.folder.state()
+        good = [number for number in state.good if number != state.current]
+        if not good:
+            raise UsageFault(f"the stack {stack.folder.name} has nothing to roll back to",
+                             "no other release of it was ever seen good", "bring it up with the settings you want")  # fmt: skip
+        return _start_over(stack, stack.folder.release(good[-1]), "rollback")
+
+
+def _start_over(stack: Managed, release: Release, event: str) -> tuple[Release, Observed]:
+    stack.stop()
+    stack.start(release)
+    observed = stack.wait(release)
+    stack.folder.audit(event, release=release.number, digest=release.digest)
+    return release, observed

@@ -1,0 +1,44 @@
+"""`up --dry-run`: what `up` would do, found out without doing any of it."""
+
+from typing import Any
+
+from appliance.core.talk import Talk
+from appliance.images.local import find_image
+from appliance.lifecycle.managed import Managed
+from appliance.lifecycle.port import clear_port
+from appliance.lifecycle.prepare import machine_for
+from appliance.lifecycle.up import Wanted, adoptable
+from appliance.models.place import place
+from appliance.runtime.choose import choose
+from appliance.stack.release import StackFolder
+from appliance.stack.render import render, stack_models
+from appliance.stack.resolve import Resolved
+
+
+def dry_run(resolved: Resolved, wanted: Wanted, talk: Talk) -> dict[str, Any]:
+    """The steps in words, and the facts behind them. Raises what `up` would raise before it fetches anything."""
+    stack = Managed(StackFolder(resolved.machine.paths.state, wanted.name), talk)
+    running = adoptable(resolved, wanted, stack)
+    if running is not None:
+        steps = [f"keep release {running.number:04d}, which runs already ({running.runtime})"]
+        return {"name": wanted.name, "runtime": running.runtime, "steps": [*steps, *_last(wanted)]}
+    runtime = choose(wanted.runtime, talk)
+    rendered = render(resolved.stack, machine_for(resolved, runtime), wanted.name)
+    other = clear_port(resolved.stack.serve.port, stack, replace=wanted.replace, talk=talk)
+    models = resolved.machine.paths.models
+    steps = [f"fetch {entry.id} to {models / place(entry)}" for entry in stack_models(resolved.stack)
+             if not (models / place(entry)).exists()]  # fmt: skip
+    if rendered.image and find_image(rendered.image) is None:
+        steps.append(f"get the image {rendered.image}")
+    steps.append(f"publish a release of {wanted.name} in {stack.folder.folder / 'releases'}")
+    if other is not None:
+        steps.append(f"take down {other.folder.name}, which holds port {resolved.stack.serve.port}")
+    current = stack.current()
+    if current is not None:
+        steps.append(f"stop release {current.number:04d}")
+    steps.append(f"start it ({runtime}) on http://127.0.0.1:{resolved.stack.serve.port}/v1")
+    return {"name": wanted.name, "runtime": runtime, "image": rendered.image, "steps": [*steps, *_last(wanted)]}
+
+
+def _last(wanted: Wanted) -> list[str]:
+    return ["wait for a token through chat", *(["verify"] if wanted.verify else [])]

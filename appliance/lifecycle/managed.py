@@ -1,0 +1,109 @@
+"""A stack of this machine: its folder, the release meant to run, and what the runtime sees of it."""
+
+import time
+from dataclasses import dataclass
+
+from appliance import engines
+from appliance.client.client import Client
+from appliance.client.errors import NotReachable
+from appliance.core.errors import UsageFault
+from appliance.core.talk import Talk
+from appliance.health.state import Health, classify
+from appliance.health.wait import wait_ready
+from appliance.machine.facts import RuntimeName
+from appliance.runtime.base import ABSENT, Observed, Runtime
+from appliance.runtime.choose import runtime
+from appliance.stack.release import Release, StackFolder, stack_names
+from appliance.stack.resolve import MachineSettings
+from appliance.supervise.status import Counters
+
+
+@dataclass(frozen=True)
+class Managed:
+    """One stack, with the talk to tell a person what is done to it."""
+
+    folder: StackFolder
+    talk: Talk
+
+    def current(self) -> Release | None:
+        """The release meant to run; None where the stack is down."""
+        return self.folder.current() if self.folder.exists() else None
+
+    def runtime(self, name: RuntimeName) -> Runtime:
+        return runtime(name, self.folder.name, self.folder.home, self.folder.run, self.talk)
+
+    def observe(self) -> Observed:
+        release = self.current()
+        return self.runtime(release.runtime).observe() if release else ABSENT
+
+    def health(self) -> Health:
+        return classify(self.observe(), time.time())
+
+    def counters(self) -> Counters | None:
+        """The supervisor's last reading."""
+        seen = self.observe().status
+        return seen.counters if seen else None
+
+    def start(self, release: Release) -> None:
+        """Start a release; from here on it is the one meant to run."""
+        self.folder.remember_current(release.number)
+        self.talk.say(f"starting release {release.number:04d} ({release.runtime})")
+        self.runtime(release.runtime).start(release.folder, release.digest)
+
+    def stop(self) -> bool:
+        """Stop whatever of this stack runs. False where nothing did."""
+        release = self.current()
+        stopped = self.runtime(release.runtime).stop() if release else False
+        if release:
+            self.folder.remember_current(None)
+        return stopped
+
+    def wait(self, release: Release) -> Observed:
+        """Wait until it is ready; raises EngineDied or NoProgress."""
+        health = release.manifest["stack"]["health"]
+        with client(release) as asking:
+            return wait_ready(
+                self.runtime(release.runtime).observe,
+                lambda: answers(asking),
+                engines.get(release.manifest["engine"]["name"]).deaths,
+                stall_s=float(health["stall_s"]),
+                wedge_s=float(health["wedge_s"]),
+                say=lambda seen: self.talk.phase(seen.phase or seen.state),
+            )
+
+
+def client(release: Release) -> Client:
+    """A client of a release's endpoint."""
+    return Client(f"http://127.0.0.1:{release.port}", str(release.manifest["stack"]["serve"]["name"]))
+
+
+def answers(asking: Client) -> bool:
+    """Whether one token comes back through chat. An endpoint that is not there yet is no answer."""
+    try:
+        answer = asking.chat(
+            [{"role": "user", "content": "Say yes."}], max_tokens=1, temperature=0.0, stream=False
+        )
+    except NotReachable:
+        return False
+    return bool(answer.text or answer.reasoning or answer.completion_tokens)
+
+
+def find(settings: MachineSettings, name: str | None, talk: Talk) -> Managed:
+    """A known stack by name; without one, the only stack there is. Raises UsageFault."""
+    known = stack_names(settings.paths.state)
+    if name is None and len(known) != 1:
+        running = [one for one in known if Managed(StackFolder(settings.paths.state, one), talk).current()]
+        if len(running) != 1:
+            raise UsageFault(
+                "which stack?" if known else "there is no stack here",
+                f"known are: {', '.join(known)}" if known else f"{settings.paths.state} has none",
+                "name one" if known else "start one: spark-spec up demo",
+            )
+        known = running
+    if name is not None and name not in known:
+        raise UsageFault(
+            f"there is no stack {name!r}",
+            f"known are: {', '.join(known) or 'none'}",
+            "`spark-spec status` lists them; `spark-spec up` starts one",
+        )
+    return Managed(StackFolder(settings.paths.state, name or known[0]), talk)

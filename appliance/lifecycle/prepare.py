@@ -1,0 +1,38 @@
+"""What must be here before a stack starts: its models, its image, and its published release."""
+
+from appliance.catalog.stack import Images
+from appliance.core.talk import Talk
+from appliance.images.ensure import ensure as ensure_image
+from appliance.lifecycle.managed import Managed
+from appliance.machine.facts import Machine, RuntimeName, platform, this_machine
+from appliance.models.ensure import ensure as ensure_model
+from appliance.stack.release import Release
+from appliance.stack.render import Rendered, stack_models
+from appliance.stack.resolve import Resolved
+from appliance.stack.validate import validate
+
+
+def fetch(resolved: Resolved, rendered: Rendered, talk: Talk) -> None:
+    """Get the models and the image that are not here yet. Raises MachineFault, FetchFault, Mismatch."""
+    for entry in stack_models(resolved.stack):
+        ensure_model(entry, resolved.machine.paths.models, talk.say, talk.progress)
+    if rendered.image:
+        fetch_image(rendered.image, resolved.machine.images, talk)
+
+
+def fetch_image(reference: str, images: Images, talk: Talk) -> None:
+    """Get one image for this machine's platform."""
+    ensure_image(reference, platform(), images.registry, talk)
+
+
+def publish(stack: Managed, rendered: Rendered) -> Release:
+    """Stage, validate, and give the release its number."""
+    with stack.folder.stage(rendered) as staged:
+        validate(staged)
+        return stack.folder.publish(rendered, staged)
+
+
+def machine_for(resolved: Resolved, runtime: RuntimeName) -> Machine:
+    """This machine with the folders of the settings."""
+    paths = resolved.machine.paths
+    return this_machine(runtime, paths.models, paths.state)

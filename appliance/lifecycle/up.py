@@ -1,0 +1,137 @@
+"""`up`: from a resolved stack to a running, verified endpoint; or back to what ran before."""
+
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from appliance.core.errors import NotGoodEnough, SparkSpecError
+from appliance.core.talk import Talk
+from appliance.health.state import classify
+from appliance.lifecycle.managed import Managed, client
+from appliance.lifecycle.port import clear_port
+from appliance.lifecycle.prepare import fetch, machine_for, publish
+from appliance.runtime.base import Observed
+from appliance.runtime.choose import Wish, choose
+from appliance.stack.release import Release, StackFolder
+from appliance.stack.render import render
+from appliance.stack.resolve import Resolved
+from appliance.supervise import status
+from appliance.verify.verify import VerifyReport, verify
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What `up` is asked for, beside the stack itself."""
+
+    name: str
+    runtime: Wish = "auto"
+    replace: bool = False
+    verify: bool = True
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A stack that is up: its release, where it runs, whether it was there already, and what verify said."""
+
+    release: Release
+    observed: Observed
+    adopted: bool
+    report: VerifyReport | None
+
+
+def up(resolved: Resolved, wanted: Wanted, talk: Talk) -> Outcome:
+    """Bring a stack up and hold it against its promises.
+
+    Raises MachineFault, FetchFault, EngineDied, NoProgress, NotGoodEnough. After a failure, and after Ctrl-C,
+    what was started is gone, and the release that ran before runs again.
+    """
+    stack = Managed(StackFolder(resolved.machine.paths.state, wanted.name), talk)
+    with stack.folder.lock():
+        running = adoptable(resolved, wanted, stack)
+        if running is not None:
+            talk.say(f"release {running.number:04d} runs already ({running.runtime})")
+            return _prove(stack, running, resolved, wanted, adopted=True)
+        runtime = choose(wanted.runtime, talk)
+        rendered = render(resolved.stack, machine_for(resolved, runtime), wanted.name)
+        other = clear_port(resolved.stack.serve.port, stack, replace=wanted.replace, talk=talk)
+        fetch(resolved, rendered, talk)
+        release = publish(stack, rendered)
+        with ExitStack() as held:
+            if other is not None:
+                held.enter_context(other.folder.lock())
+            return _swap(stack, release, other, resolved, wanted)
+
+
+def adoptable(resolved: Resolved, wanted: Wanted, stack: Managed) -> Release | None:
+    """The current release where it is just what is wanted, and starting or ready."""
+    current = stack.current()
+    if current is None or (wanted.runtime != "auto" and wanted.runtime != current.runtime):
+        return None
+    asked = render(resolved.stack, machine_for(resolved, current.runtime), wanted.name)
+    if asked.digest != current.digest:
+        return None
+    observed = stack.observe()
+    health = classify(observed, time.time())
+    same = observed.digest == asked.digest
+    return current if same and health.state in (status.STARTING, status.READY) else None
+
+
+def _swap(stack: Managed, release: Release, other: Managed | None, resolved: Resolved, wanted: Wanted) -> Outcome:
+    """Stop what runs, start the release, prove it; on any failure put back what ran."""
+    before = stack.current() if stack.observe().alive else None
+    displaced = other.current() if other else None
+    stack.stop()
+    try:
+        if other is not None:
+            stack.talk.say(f"taking down {other.folder.name}, which held the port")
+            other.stop()
+        stack.start(release)
+        return _prove(stack, release, resolved, wanted, adopted=False)
+    except BaseException as error:
+        if not (isinstance(error, NotGoodEnough) and before is None and displaced is None):
+            _put_back(stack, release, before, other, displaced)
+        stack.folder.audit("up failed", release=release.number, error=str(error) or type(error).__name__)
+        raise
+
+
+def _put_back(
+    stack: Managed, failed: Release, before: Release | None, other: Managed | None, displaced: Release | None
+) -> None:
+    """Stop the failed release, start the last good one where one ran. Its own failure is said, not raised:
+    the first error is the one to report."""
+    try:
+        stack.stop()
+        if before is not None:
+            good = [number for number in stack.folder.state().good if number != failed.number]
+            back = stack.folder.release(good[-1]) if good else before
+            stack.talk.say(f"putting release {back.number:04d} back")
+            stack.start(back)
+            stack.wait(back)
+        if other is not None and displaced is not None:
+            stack.talk.say(f"putting {other.folder.name} back")
+            other.start(displaced)
+            other.wait(displaced)
+    except SparkSpecError as error:
+        stack.talk.say(f"could not put it back: {error.what}: {error.why}")
+
+
+def _prove(stack: Managed, release: Release, resolved: Resolved, wanted: Wanted, *, adopted: bool) -> Outcome:
+    """Wait for ready, verify where asked for, and mark the release good."""
+    observed = stack.wait(release)
+    report = None
+    if wanted.verify:
+        stack.talk.phase("verifying")
+        with client(release) as asking:
+            report = verify(
+                asking,
+                resolved.stack.offers,
+                expects_speculation=resolved.stack.draft.method != "none",
+                read_counters=stack.counters,
+                quick=True,
+            )
+        if not report.ok:
+            raise NotGoodEnough(*report.complaint())
+    stack.folder.remember_good(release.number)
+    stack.folder.audit("up", release=release.number, digest=release.digest, verified=wanted.verify,
+                       adopted=adopted, where=dict(observed.where))  # fmt: skip
+    return Outcome(release, observed, adopted, report)
