@@ -55,11 +55,9 @@ ours() {
     [ -n "$ticks" ] && [ "$(start_ticks "$pid")" = "$ticks" ] && echo "$pid"
 }
 
-# leftover_containerd: the pid of our daemon's containerd where it outlived the daemon.
-leftover_containerd() {
-    local pid
-    pid=$(cat "$RUN/exec/containerd/containerd.pid" 2>/dev/null) || return 1
-    tr '\0' ' ' 2>/dev/null <"/proc/$pid/cmdline" | grep -qF "$RUN/exec/containerd/" && echo "$pid"
+# leftovers: true while containerd or a container's shim of our daemon lives; a shim names our containerd's socket.
+leftovers() {
+    grep -qsFf <(echo "$RUN/exec/containerd/") /proc/[0-9]*/cmdline
 }
 
 # ---- packages ---------------------------------------------------------------------------------------------
@@ -161,15 +159,16 @@ end_daemon() {
         ours >/dev/null || return 0
         sleep 0.2
     done
-    say "pid $pid did not end in a minute: killed"
     kill -KILL "$pid"
+    fail "the daemon (pid $pid) did not end in a minute and was killed" "its log is $LOG" \
+        "run stop again: it ends what containers were left behind"
 }
 
-# What a daemon that died hard leaves: mounts below our folders, its socket, its pid files.
+# What a daemon that died hard leaves: its mounts below our folders, its socket, its pid files.
 sweep() {
     local mount
     awk '{ print $5 }' /proc/self/mountinfo | sort -r | while read -r mount; do
-        case $mount in "$DATA"/* | "$DATA" | "$RUN"/*) umount -l "$mount" 2>/dev/null || true ;; esac
+        case $mount in "$DATA"/overlay2/* | "$DATA"/containers/* | "$RUN"/*) umount -l "$mount" 2>/dev/null || true ;; esac
     done
     if [ -S "$SOCKET" ] && [ -z "$(DOCKER_HOST=unix://$SOCKET answers)" ]; then rm -f "$SOCKET"; fi
     rm -rf "$RUN"
@@ -217,8 +216,8 @@ start() {
 stop() {
     need_root
     lock
-    if ! ours >/dev/null && leftover_containerd >/dev/null; then
-        say "the daemon died and left containers behind: starting it once more, so that it ends them"
+    if ! ours >/dev/null && leftovers; then
+        say "the daemon died hard and left containers behind: starting it once more, so that it ends them"
         launch
     fi
     if ours >/dev/null; then

@@ -1,5 +1,6 @@
 """The base of our images: one that is here, else a registry's, else the public one, else made here."""
 
+import shlex
 from collections.abc import Callable
 
 from appliance.core.errors import FetchFault, MachineFault, SparkSpecError
@@ -56,17 +57,17 @@ def _pulled(reference: str, platform: str, talk: Talk) -> str:
 
 
 def _made(reference: str, platform: str, talk: Talk) -> str:
-    argv = [str(data("images") / "base" / "make.sh"), reference, platform]
+    argv = ["bash", str(data("images") / "base" / "make.sh"), reference, platform]
     talk.say(f"base image: making {reference} with debootstrap (about 60 MB of packages, a minute or two)")
-    talk.command(" ".join(argv))
+    talk.command(shlex.join(argv))
     try:
-        run(["bash", *argv], quiet_s=QUIET_S, each=lambda line: _phase(line, talk))
+        run(argv, quiet_s=QUIET_S, each=lambda line: _phase(line, talk))
     except CommandFailed as error:
         why = [line.partition(":")[2].strip() for line in error.tail if line.startswith("why:")]
         raise MachineFault(
             f"the base image {reference} could not be made",
             why[-1] if why else error.words(3),
-            f"run it by hand to see more: {' '.join(argv)}",
+            f"run it by hand to see more: {shlex.join(argv)}",
         ) from None
     return reference
 

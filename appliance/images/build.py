@@ -103,14 +103,23 @@ def fetch_wheel(pin: str, file: WheelFile, python: str, folder: Path, talk: Talk
             f"{pin} cannot be fetched", f"{sys.executable} has no pip", f"{sys.executable} -m ensurepip"
         )
     argv = [
-        *(sys.executable, "-m", "pip", "download", "--disable-pip-version-check", "--no-input", "--no-deps"),
-        *("--only-binary=:all:", "--platform", file.tag, "--python-version", python),
+        *(
+            sys.executable,
+            "-m",
+            "pip",
+            "download",
+            "--disable-pip-version-check",
+            "--no-input",
+            "--progress-bar",
+            "off",
+        ),
+        *("--no-deps", "--only-binary=:all:", "--platform", file.tag, "--python-version", python),
         *("--dest", str(folder), pin),
     ]
     talk.say(f"fetching {pin} for {file.tag} ({file.bytes / 1e6:.0f} MB)")
     talk.command(shlex.join(argv))
     try:
-        run(argv, quiet_s=PIP_QUIET_S, each=lambda line: talk.phase(line.strip()))
+        run(argv, quiet_s=PIP_QUIET_S, each=lambda line: _downloading(line, talk))
     except CommandFailed as error:
         raise FetchFault(
             f"{pin} could not be fetched",
@@ -138,9 +147,15 @@ def _builder() -> str:
 
 def _phase(line: str, talk: Talk) -> None:
     """BuildKit's plain lines: `#7 [2/4] COPY …` starts a step."""
-    step = re.match(r"#\d+ (\[.*)", line)
+    step = re.match(r"#\d+ (\[\S+ \d+/\d+\] \S+)", line)
     if step:
         talk.phase(f"building: {step[1]}")
+
+
+def _downloading(line: str, talk: Talk) -> None:
+    """Of pip's lines, the one that tells the file."""
+    if line.strip().startswith("Downloading"):
+        talk.phase(line.strip())
 
 
 def _fix(words: str) -> str:
@@ -152,4 +167,4 @@ def _fix(words: str) -> str:
         return (
             "a proxy re-signs TLS here: add its CA to the host's bundle, or name that file in SSL_CERT_FILE"
         )
-    return "see the last lines above; the command that failed can be seen with --verbose"
+    return "its last lines above say what is missing"

@@ -97,7 +97,7 @@ def sdk(timeout_s: int = 60) -> "DockerClient":
     from docker.utils import kwargs_from_env
 
     if "DOCKER_TLS_VERIFY" in os.environ:
-        settings: dict[str, Any] = kwargs_from_env()
+        settings: dict[str, Any] = dict(kwargs_from_env())
     else:
         settings = {"base_url": endpoint()}
     try:
