@@ -73,7 +73,10 @@ class Plan:
 
     def to_json(self) -> str:
         """Deterministic text: sorted keys, two spaces, a closing newline."""
-        return json.dumps({"schema": SCHEMA, **asdict(self)}, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+        return (
+            json.dumps({"schema": SCHEMA, **asdict(self)}, indent=2, sort_keys=True, ensure_ascii=False)
+            + "\n"
+        )
 
 
 def parse(text: str) -> Plan:

@@ -32,12 +32,16 @@ class Counters:
 
 @dataclass(frozen=True)
 class Exit:
-    """How the engine last ended: an exit code or a signal, why in words, and its last lines."""
+    """How the engine last ended: an exit code or a signal, why in words, and its last lines.
+
+    `wedged`: it was ended by the supervisor, for lack of progress or of tokens.
+    """
 
     code: int | None
     signal: int | None
     reason: str
     tail: tuple[str, ...]
+    wedged: bool = False
 
 
 @dataclass(frozen=True)
@@ -64,7 +68,10 @@ class Status:
     counters: Counters | None = None
 
     def to_json(self) -> str:
-        return json.dumps({"schema": SCHEMA, **asdict(self)}, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+        return (
+            json.dumps({"schema": SCHEMA, **asdict(self)}, indent=2, sort_keys=True, ensure_ascii=False)
+            + "\n"
+        )
 
 
 def parse(text: str) -> Status:
@@ -87,7 +94,7 @@ def parse(text: str) -> Status:
 
 
 def read(folder: Path) -> Status | None:
-    """The status in a state folder, or None where none was written yet. Raises ValueError on a foreign file."""
+    """The status in a state folder, None where none was written yet. Raises ValueError on a foreign file."""
     try:
         return parse((folder / FILE).read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -1,0 +1,85 @@
+"""The engine's counters in our own words. Pure: text in, a reading out; one parser a format.
+
+Standard library only: this file also runs inside every engine image.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from appliance.supervise.plan import CounterTable
+
+_SAMPLE = re.compile(r"([A-Za-z_:][\w:]*)(?:\{(.*)\})?\s+(\S+)(?:\s+-?\d+)?\s*")
+_LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Totals since the engine started, as one reading shows them. None: the engine does not count it.
+
+    `progress` is anything that moves while the engine works, `active` the requests in flight now; the
+    others are as in `status.Counters`.
+    """
+
+    generated: int | None = None
+    steps: int | None = None
+    drafted: int | None = None
+    accepted: int | None = None
+    accepted_per_position: tuple[int, ...] | None = None
+    progress: int | None = None
+    active: int | None = None
+
+
+Parser = Callable[[str, Mapping[str, str]], Reading]
+
+
+def prometheus(text: str, names: Mapping[str, str]) -> Reading:
+    """Read Prometheus' text exposition format. Lines that are not samples are skipped.
+
+    A name with several label sets is summed over them; `accepted_per_position` is ordered by the label
+    `position`, and summed over the others.
+    """
+    totals: dict[str, int] = {}
+    positions: dict[int, int] = {}
+    per_position = names.get("accepted_per_position")
+    for name, labels, value in _samples(text):
+        if name != per_position:
+            totals[name] = totals.get(name, 0) + value
+        elif labels.get("position", "").isdecimal():
+            position = int(labels["position"])
+            positions[position] = positions.get(position, 0) + value
+
+    def total(ours: str) -> int | None:
+        return totals.get(names.get(ours, ""))
+
+    return Reading(
+        generated=total("generated"),
+        steps=total("steps"),
+        drafted=total("drafted"),
+        accepted=total("accepted"),
+        accepted_per_position=tuple(positions[i] for i in sorted(positions)) if positions else None,
+        progress=total("progress"),
+        active=total("active"),
+    )
+
+
+def _samples(text: str) -> Iterator[tuple[str, dict[str, str], int]]:
+    for line in text.splitlines():
+        found = _SAMPLE.fullmatch(line)
+        if not found:
+            continue
+        name, labels, value = found.groups()
+        try:
+            yield name, dict(_LABEL.findall(labels or "")), int(float(value))
+        except (ValueError, OverflowError):  # not a number, NaN, +Inf
+            continue
+
+
+FORMATS: dict[str, Parser] = {"prometheus": prometheus}
+
+
+def read(table: CounterTable, text: str) -> Reading:
+    """One reading of an engine's counters. Raises ValueError where the format is not known."""
+    if table.format not in FORMATS:
+        raise ValueError(f"counter format {table.format!r} is not one of: {', '.join(sorted(FORMATS))}")
+    return FORMATS[table.format](text, table.names)

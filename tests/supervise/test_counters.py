@@ -1,0 +1,90 @@
+import pytest
+
+from appliance.supervise.counters import Reading, prometheus, read
+from appliance.supervise.plan import CounterTable
+
+NAMES = {
+    "generated": "llamacpp:tokens_predicted_total",
+    "steps": "llamacpp:spec_decode_num_drafts_total",
+    "drafted": "llamacpp:spec_decode_num_draft_tokens_total",
+    "accepted": "llamacpp:spec_decode_num_accepted_tokens_total",
+    "accepted_per_position": "llamacpp:spec_decode_num_accepted_tokens_per_pos_total",
+    "progress": "llamacpp:n_decode_total",
+    "active": "llamacpp:requests_processing",
+}
+LLAMACPP = """\
+# HELP llamacpp:tokens_predicted_total Number of generation tokens processed.
+# TYPE llamacpp:tokens_predicted_total counter
+llamacpp:tokens_predicted_total 120
+llamacpp:n_decode_total 75
+llamacpp:requests_processing 1
+llamacpp:spec_decode_num_drafts_total 50
+llamacpp:spec_decode_num_draft_tokens_total 150
+llamacpp:spec_decode_num_accepted_tokens_total 69
+llamacpp:spec_decode_num_accepted_tokens_per_pos_total{position="0"} 34
+llamacpp:spec_decode_num_accepted_tokens_per_pos_total{position="1"} 22
+llamacpp:spec_decode_num_accepted_tokens_per_pos_total{position="2"} 13
+"""
+
+
+def test_what_llamacpp_prints_becomes_our_words() -> None:
+    assert prometheus(LLAMACPP, NAMES) == Reading(
+        generated=120,
+        steps=50,
+        drafted=150,
+        accepted=69,
+        accepted_per_position=(34, 22, 13),
+        progress=75,
+        active=1,
+    )
+
+
+def test_what_is_not_counted_is_unknown_not_zero() -> None:
+    assert prometheus("", NAMES) == Reading()
+    assert prometheus(LLAMACPP, {"generated": NAMES["generated"]}) == Reading(generated=120)
+
+
+def test_label_sets_are_summed() -> None:
+    text = 'tokens{model="a"} 3\ntokens{model="b, with \\"} 1"} 4\ntokens 1\n'
+    assert prometheus(text, {"generated": "tokens"}).generated == 8
+
+
+def test_positions_are_ordered_by_number_and_summed_over_other_labels() -> None:
+    lines = [f'pos{{slot="{slot}",position="{i}"}} {20 - i}' for slot in "ab" for i in (10, 2, 0, 1)]
+    reading = prometheus("\n".join(lines), {"accepted_per_position": "pos"})
+    assert reading.accepted_per_position == (40, 38, 36, 20)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "tokens",
+        "tokens x",
+        "tokens NaN",
+        "tokens +Inf",
+        "tokens{ 9",
+        "9tokens 9",
+        "{} 9",
+        "tokens 9 9 9",
+        "# tokens 9",
+        "tokens_more 9",
+        "\x00\ufffd",
+    ],
+)
+def test_a_malformed_line_costs_only_itself(line: str) -> None:
+    assert prometheus(f"{line}\ntokens 7\n{line}\n", {"generated": "tokens"}).generated == 7
+
+
+@pytest.mark.parametrize(("value", "count"), [("1.5e+06", 1_500_000), ("7.0", 7), ("7 1790000000000", 7)])
+def test_numbers_come_in_every_notation(value: str, count: int) -> None:
+    assert prometheus(f"tokens {value}", {"generated": "tokens"}).generated == count
+
+
+@pytest.mark.parametrize("labels", ['{position="x"}', '{position="-1"}', "{}", ""])
+def test_a_series_without_a_position_is_not_one_by_position(labels: str) -> None:
+    assert prometheus(f"pos{labels} 3", {"accepted_per_position": "pos"}).accepted_per_position is None
+
+
+def test_an_unknown_format_is_an_error() -> None:
+    with pytest.raises(ValueError, match="telepathy"):
+        read(CounterTable("/metrics", "telepathy", {}), "")
