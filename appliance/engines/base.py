@@ -1,6 +1,7 @@
 """What an engine is to the rest of the house: tables and pure functions. The loops are elsewhere."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -57,3 +58,9 @@ class Engine(Protocol):
 
     def launch(self, stack: Stack, place: Place) -> Launch:
         """The engine's command line and files for a stack. Pure. Raises ConfigFault where it cannot be."""
+
+
+def diagnose(tail: Iterable[str], deaths: Sequence[Death]) -> Death | None:
+    """The first of `deaths`, in the table's order, whose pattern is in a line of `tail`; or None."""
+    lines = list(tail)
+    return next((death for death in deaths if any(re.search(death.pattern, line) for line in lines)), None)

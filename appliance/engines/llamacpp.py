@@ -1,0 +1,157 @@
+"""llama.cpp, embedded: xllamacpp's server behind `llamacpp_program.py`. Serves anywhere, on the CPU.
+
+Names and texts below were read from the live engine of the pinned version.
+"""
+
+import json
+from pathlib import PurePosixPath
+from typing import Any
+
+from appliance.catalog.stack import Draft, Stack
+from appliance.core.errors import ConfigFault
+from appliance.engines.base import Death, Launch, Place
+from appliance.supervise.plan import CounterTable, Phase
+
+VERSION = "2026.10.11549"
+PROGRAM = "llamacpp_program.py"
+SETTINGS = "llamacpp.json"
+
+
+class LlamaCpp:
+    """The embedded engine's tables."""
+
+    name = "llamacpp"
+    health_path = "/health"
+    chat_path = "/v1/chat/completions"
+    counters: CounterTable | None = CounterTable(
+        path="/metrics",
+        format="prometheus",
+        names={
+            "generated": "llamacpp:tokens_predicted_total",
+            "steps": "llamacpp:spec_decode_num_drafts_total",
+            "drafted": "llamacpp:spec_decode_num_draft_tokens_total",
+            "accepted": "llamacpp:spec_decode_num_accepted_tokens_total",
+            "accepted_per_position": "llamacpp:spec_decode_num_accepted_tokens_per_pos_total",
+            # Tokens are counted when a request ends; decode calls while it runs.
+            "progress": "llamacpp:n_decode_total",
+            "active": "llamacpp:requests_processing",
+        },
+    )
+    phases = (
+        Phase(r"load_model: loading model '(?:.*/)?(.+)'", r"loading \1"),
+        Phase(r"loading draft model '(?:.*/)?(.+)'", r"loading the draft \1"),
+        Phase(r"load_model: initializing, n_slots = (\d+), n_ctx_slot = (\d+)", r"preparing \1 x \2 tokens"),
+        Phase(r"srv +init: model loaded", "loaded"),
+    )
+    deaths = (
+        Death(
+            r"couldn't bind HTTP server socket.*port: \d+",
+            "the port is taken by another program",
+            "choose another port with --set serve.port=…, or end the other program",
+        ),
+        Death(
+            r"failed to open GGUF file .*\(No such file or directory\)",
+            "a model file is not there",
+            "`spark-spec models list` says what is missing; the next `spark-spec up` gets it",
+        ),
+        Death(
+            r"failed to open GGUF file .*\(Permission denied\)",
+            "a model file may not be read by the engine's user",
+            "make the models folder readable: chmod -R a+rX <models folder>",
+        ),
+        Death(
+            r"invalid magic|failed to read magic|model is corrupted or incomplete",
+            "a model file is damaged",
+            "`spark-spec models verify` names it; the next `spark-spec up` gets it anew",
+        ),
+        Death(
+            r"the target and draft vocabs are not compatible",
+            "the draft has another tokenizer than the target",
+            "choose a draft made for this target, or --no-spec",
+        ),
+        Death(
+            r"insufficient memory|failed to allocate|bad_alloc|Cannot allocate memory|\bSIGKILL\b",
+            "there is not enough memory",
+            "lower serve.max_seq_len or serve.max_batch_size, or end other programs",
+        ),
+        Death(
+            r"\bSIGILL\b|Illegal instruction",
+            "the processor lacks an instruction that this build of the engine uses",
+            "run it on another machine, or build xllamacpp for this one (pip install --no-binary xllamacpp)",
+        ),
+        Death(
+            r"No module named 'xllamacpp'",
+            "the embedded engine is not installed in this Python",
+            "pip install 'spark-spec[local]'",
+        ),
+        Death(
+            r"llamacpp_program: (unknown )?parameter",
+            "this version of the engine does not know a parameter of ours",
+            f"install the version this appliance was made for: pip install xllamacpp=={VERSION}",
+        ),
+    )
+
+    def version(self) -> str:
+        return VERSION
+
+    def launch(self, stack: Stack, place: Place) -> Launch:
+        settings = json.dumps(_settings(stack, place), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+        return Launch(
+            argv=(place.python, str(PurePosixPath(place.programs) / PROGRAM), SETTINGS),
+            # Threads that spin while they wait make the engine many times slower where it shares its cores.
+            env={"OMP_WAIT_POLICY": "passive"},
+            files={SETTINGS: settings},
+        )
+
+
+def _settings(stack: Stack, place: Place) -> dict[str, Any]:
+    """Parameters of xllamacpp's CommonParams by dotted name."""
+    threads, slots = stack.llamacpp.threads, stack.serve.max_batch_size
+    settings: dict[str, Any] = {
+        "model.path": place.target,
+        "model_alias": [stack.serve.name],
+        "hostnames": [place.host],
+        "port": place.port,
+        # The context is split evenly over the slots.
+        "n_ctx": stack.serve.max_seq_len * slots,
+        "n_parallel": slots,
+        "endpoint_metrics": True,
+        # The program asks it whether speculation is on.
+        "endpoint_slots": True,
+        "ui": False,
+        # A page in the owner's browser, from anywhere, must not reach the engine.
+        "cors_origins": "localhost",
+        # What was asked for, or a failure: the engine must neither shrink the context nor fetch anything.
+        "fit_params": False,
+        "offline": True,
+        # Up to 8 GiB of old prompts would otherwise be kept beside the KV cache.
+        "cache_ram_mib": 0,
+    }
+    if threads is not None:
+        settings["cpuparams.n_threads"] = threads
+    if stack.draft.method == "draft-target":
+        settings |= _draft(stack.draft, place, threads)
+    return settings
+
+
+def _draft(draft: Draft, place: Place, threads: int | None) -> dict[str, Any]:
+    if draft.model is None or draft.k is None or place.draft is None:
+        missing = (
+            "draft.model" if draft.model is None else "draft.k" if draft.k is None else "the draft's file"
+        )
+        raise ConfigFault(
+            "a draft model cannot be served",
+            f"draft.method is draft-target, and {missing} is not set",
+            "set draft.model and draft.k, or --no-spec",
+        )
+    settings: dict[str, Any] = {
+        "speculative.types": ["DRAFT_SIMPLE"],
+        "speculative.draft.mparams.path": place.draft,
+        "speculative.draft.n_max": draft.k,
+    }
+    if threads is not None:
+        settings["speculative.draft.cpuparams.n_threads"] = threads
+    return settings
+
+
+ENGINE = LlamaCpp()
