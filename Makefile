@@ -47,10 +47,10 @@ format: setup ## put the code into the house's format
 	$(BIN)/ruff format .
 
 golden: setup ## write the checked-in stacks and reference files anew, after a change that was meant
-	$(BIN)/python tests/golden.py
+	$(BIN)/python -m tests.golden
 
 bench: setup ## figures of this machine, as ratios of one run
-	$(BIN)/python tests/bench.py
+	$(BIN)/python -m tests.bench
 
 up: setup ## bring PRESET up
 	$(SPEC) up $(PRESET)

@@ -47,9 +47,13 @@ def load(reference: str) -> Preset:
 def _read(path: Path, name: str, source: str) -> Preset:
     raw = read_yaml(path)
     if not isinstance(raw, dict):
-        raise ConfigFault(f"{source} is not a preset", "it is not a mapping", "a preset has title, about and stack")
+        raise ConfigFault(
+            f"{source} is not a preset", "it is not a mapping", "a preset has title, about and stack"
+        )
     try:
         return Preset.model_validate({"name": name, "source": source} | raw)
     except ValidationError as error:
         reason = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
-        raise ConfigFault(f"{source} is not a preset", reason, "a preset has title, about and stack") from None
+        raise ConfigFault(
+            f"{source} is not a preset", reason, "a preset has title, about and stack"
+        ) from None

@@ -37,7 +37,9 @@ class Draft(Strict):
     @model_validator(mode="after")
     def _whole(self) -> Self:
         if self.method == "none" and (self.model is not None or self.k is not None):
-            raise ValueError("draft.method is none, so draft.model and draft.k mean nothing: set a method too")
+            raise ValueError(
+                "draft.method is none, so draft.model and draft.k mean nothing: set a method too"
+            )
         if self.method != "none" and (self.model is None or self.k is None):
             raise ValueError(f"draft.method {self.method} needs draft.model and draft.k")
         return self
@@ -99,7 +101,8 @@ class Images(Strict):
     """Where container images come from; no part of a stack."""
 
     registry: str | None = Field(
-        default=None, description="A registry of your own that has the appliance's images, tried before building."
+        default=None,
+        description="A registry of your own that has the appliance's images, tried before building.",
     )
 
 

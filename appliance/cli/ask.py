@@ -12,15 +12,18 @@ from appliance.core.errors import UsageFault
 
 if TYPE_CHECKING:
     from appliance.client.answer import Answer
-    from appliance.supervise.status import Counters
 
 
 @click.command()
 @click.argument("question")
 @click.option("--name", metavar="NAME", help="The stack to ask; the only one unless given.")
 @click.option("--system", help="A system message.")
-@click.option("--max-tokens", type=click.IntRange(1), default=256, show_default=True, help="Length of the answer.")
-@click.option("--temperature", type=click.FloatRange(0, 2), default=0.0, show_default=True, help="0 is greedy.")
+@click.option(
+    "--max-tokens", type=click.IntRange(1), default=256, show_default=True, help="Length of the answer."
+)
+@click.option(
+    "--temperature", type=click.FloatRange(0, 2), default=0.0, show_default=True, help="0 is greedy."
+)
 @options.as_json
 def ask(
     question: str, name: str | None, system: str | None, max_tokens: int, temperature: float, as_json: bool
@@ -38,7 +41,9 @@ def ask(
     if question == "-":
         question = sys.stdin.read()
     if not question.strip():
-        raise UsageFault("the question is empty", "there is nothing to answer", 'spark-spec ask "Why is the sky blue?"')
+        raise UsageFault(
+            "the question is empty", "there is nothing to answer", 'spark-spec ask "Why is the sky blue?"'
+        )
     talk = Terminal()
     stack = find(resolve_machine([], os.environ), name, talk)
     release = stack.current()
@@ -59,3 +64,33 @@ def ask(
     else:
         click.echo()
         talk.say(_figures(answer))
+
+
+def _data(answer: "Answer") -> dict[str, Any]:
+    return {
+        "text": answer.text,
+        "finish_reason": answer.finish_reason,
+        "prompt_tokens": answer.prompt_tokens,
+        "completion_tokens": answer.completion_tokens,
+        "ttft_s": answer.ttft_s,
+        "tok_s": answer.tok_s,
+        "elapsed_s": answer.elapsed_s,
+        "drafted": answer.drafted,
+        "accepted": answer.accepted,
+    }
+
+
+def _figures(answer: "Answer") -> str:
+    """One line: what it took, and what speculation did of it where the engine says so."""
+    parts = [
+        f"{answer.completion_tokens} tokens" if answer.completion_tokens is not None else "tokens unknown"
+    ]
+    if answer.ttft_s is not None:
+        parts.append(f"first after {answer.ttft_s:.2f} s")
+    if answer.tok_s is not None:
+        parts.append(f"{answer.tok_s:.1f} tok/s")
+    if answer.drafted:
+        parts.append(f"{answer.accepted} of {answer.drafted} drafted tokens accepted")
+    if answer.finish_reason == "length":
+        parts.append("cut at --max-tokens")
+    return ", ".join(parts)

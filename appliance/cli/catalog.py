@@ -67,8 +67,6 @@ def show(preset: str, sets: tuple[str, ...], no_spec: bool, as_json: bool) -> No
     )
 
 
-
-
 def _shown(value: Any) -> str:
     if value is None:
         return "-"
@@ -79,10 +77,20 @@ def _shown(value: Any) -> str:
 @options.preset
 @options.sets
 @options.no_spec
-@click.option("-o", "--output", "folder", type=click.Path(path_type=Path), required=True, help="An empty or new folder.")
-@click.option("--runtime", type=click.Choice(["docker", "process"]), default="docker", show_default=True, help="Render for this runtime.")
+@click.option(
+    "-o", "--output", "folder", type=click.Path(path_type=Path), required=True, help="An empty or new folder."
+)
+@click.option(
+    "--runtime",
+    type=click.Choice(["docker", "process"]),
+    default="docker",
+    show_default=True,
+    help="Render for this runtime.",
+)
 @options.name
-@click.option("--reference", is_flag=True, help="Write variables for compose to fill instead of this machine's folders.")
+@click.option(
+    "--reference", is_flag=True, help="Write variables for compose to fill instead of this machine's folders."
+)
 def render(
     preset: str,
     sets: tuple[str, ...],
@@ -103,7 +111,9 @@ def render(
     from appliance.stack.resolve import resolve
 
     if reference and runtime != "docker":
-        raise UsageFault("--reference goes with --runtime docker", "a process has no variables to fill", "leave one out")
+        raise UsageFault(
+            "--reference goes with --runtime docker", "a process has no variables to fill", "leave one out"
+        )
     resolved = resolve(preset, sets, os.environ, no_spec=no_spec)
     path = render_to(resolved, name or resolved.preset.name, folder, runtime, reference=reference)
     Terminal().say(f"rendered to {path}")

@@ -39,6 +39,8 @@ def build(preset: str, sets: tuple[str, ...], as_json: bool) -> None:
     finally:
         talk.close()
     if as_json:
-        result_json({"reference": image.reference, "id": image.id, "platform": image.platform, "size": image.size})
+        result_json(
+            {"reference": image.reference, "id": image.id, "platform": image.platform, "size": image.size}
+        )
     else:
         result(image.reference)

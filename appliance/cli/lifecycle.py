@@ -106,7 +106,9 @@ def _tell(name: str, outcome: "Outcome") -> None:
 
 
 def _tell_running(name: str, release: "Release") -> None:
-    result(f"{name} is up on http://127.0.0.1:{release.port}/v1 as {release.manifest['stack']['serve']['name']}")
+    result(
+        f"{name} is up on http://127.0.0.1:{release.port}/v1 as {release.manifest['stack']['serve']['name']}"
+    )
 
 
 @click.command()

@@ -36,13 +36,22 @@ def list_models(as_json: bool) -> None:
     if as_json:
         result_json(
             [
-                {"id": entry.id, "name": entry.name, "license": entry.license, "path": str(path), "here": path.exists()}
+                {
+                    "id": entry.id,
+                    "name": entry.name,
+                    "license": entry.license,
+                    "path": str(path),
+                    "here": path.exists(),
+                }
                 for entry, path in rows
             ]
         )
         return
     table(
-        [(entry.id, entry.name, entry.license, size(path.stat().st_size) if path.exists() else "not here") for entry, path in rows],
+        [
+            (entry.id, entry.name, entry.license, size(path.stat().st_size) if path.exists() else "not here")
+            for entry, path in rows
+        ],
         ("MODEL", "NAME", "LICENCE", "HERE"),
     )
 

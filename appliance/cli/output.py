@@ -1,6 +1,7 @@
 """Standard output is the result, standard error is talk. Bars and colour only on a terminal."""
 
 import json
+import shutil
 import sys
 import time
 from typing import Any
@@ -62,7 +63,7 @@ class Terminal:
 
     def _draw(self, text: str) -> None:
         self._drawn = time.monotonic()
-        width = click.get_terminal_size()[0] if hasattr(click, "get_terminal_size") else 80
+        width = shutil.get_terminal_size().columns
         click.echo(f"\r\033[K{text[: width - 1]}", nl=False, err=True)
         self._open = True
 

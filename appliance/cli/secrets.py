@@ -69,6 +69,8 @@ def rm(name: str) -> None:
     from appliance.core.secrets import default_secrets, load, store
 
     if name not in load(default_secrets()):
-        raise UsageFault(f"there is no secret {name}", "it was never set here", "`spark-spec secrets list` names them")
+        raise UsageFault(
+            f"there is no secret {name}", "it was never set here", "`spark-spec secrets list` names them"
+        )
     store(default_secrets(), name, None)
     result(f"{name} is removed")

@@ -80,7 +80,9 @@ def _seen(stack: "Managed") -> dict[str, Any]:
 @click.command()
 @options.stack_name
 @click.option("-f", "--follow", is_flag=True, help="Go on until the engine ends or you press Ctrl-C.")
-@click.option("-n", "--lines", type=click.IntRange(0), default=100, show_default=True, help="Lines from the end.")
+@click.option(
+    "-n", "--lines", type=click.IntRange(0), default=100, show_default=True, help="Lines from the end."
+)
 def logs(name: str | None, follow: bool, lines: int) -> None:
     """Show the engine's log of the stack NAME.
 
@@ -92,7 +94,7 @@ def logs(name: str | None, follow: bool, lines: int) -> None:
     from appliance.stack.resolve import resolve_machine
 
     stack = find(resolve_machine([], os.environ), name, Terminal())
-    release = stack.current() or (stack.folder.releases() or [None])[-1]
+    release = stack.current() or next(reversed(stack.folder.releases()), None)
     if release is None:
         result("nothing was ever started")
         return

@@ -47,7 +47,11 @@ def too_open(path: Path) -> str | None:
         mode = stat.S_IMODE(path.stat().st_mode)
     except OSError:
         return None
-    return f"warning: {path} can be read by others (mode {mode:o}); mend it: chmod 600 {path}" if mode & 0o077 else None
+    return (
+        f"warning: {path} can be read by others (mode {mode:o}); mend it: chmod 600 {path}"
+        if mode & 0o077
+        else None
+    )
 
 
 def store(path: Path, name: str, value: str | None) -> None:

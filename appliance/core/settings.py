@@ -64,7 +64,9 @@ def nearest(word: str, words: Iterable[str]) -> str:
 def from_tree(tree: Any, source: str, known: Known) -> dict[str, Value]:
     """A layer from nested mappings, as YAML gives them. Raises ConfigFault on a key that is not known."""
     if not isinstance(tree, Mapping):
-        raise ConfigFault(f"{source} is not a mapping of settings", f"it is {tree!r}", "write key: value lines")
+        raise ConfigFault(
+            f"{source} is not a mapping of settings", f"it is {tree!r}", "write key: value lines"
+        )
     return dict(_walk(tree, "", source, known))
 
 
@@ -76,7 +78,9 @@ def _walk(tree: Mapping[Any, Any], prefix: str, source: str, known: Known) -> It
         elif any(other.startswith(key + ".") for other in known):
             if not isinstance(value, Mapping):
                 inside = ", ".join(other for other in known if other.startswith(key + "."))
-                raise ConfigFault(f"{key} is a section ({source})", f"it was given {value!r}", f"set one of: {inside}")
+                raise ConfigFault(
+                    f"{key} is a section ({source})", f"it was given {value!r}", f"set one of: {inside}"
+                )
             yield from _walk(value, key + ".", source, known)
         else:
             raise unknown(key, source, known)
@@ -191,9 +195,11 @@ def _mapping(loader: _StrictLoader, node: yaml.MappingNode) -> dict[Any, Any]:
     loader.flatten_mapping(node)
     seen: set[Any] = set()
     for key_node, _ in node.value:
-        key = loader.construct_object(key_node, deep=True)  # type: ignore[no-untyped-call]
+        key = loader.construct_object(key_node, deep=True)
         if key in seen:
-            raise yaml.constructor.ConstructorError(None, None, f"the key {key!r} stands twice", key_node.start_mark)
+            raise yaml.constructor.ConstructorError(
+                None, None, f"the key {key!r} stands twice", key_node.start_mark
+            )
         seen.add(key)
     return dict(loader.construct_mapping(node, deep=True))
 
@@ -209,4 +215,6 @@ def read_yaml(path: Path) -> Any:
         raise ConfigFault(f"cannot read {path}", str(error), "check the path and its permissions") from None
     except (yaml.YAMLError, TypeError) as error:
         reason = " ".join(str(error).split())
-        raise ConfigFault(f"{path} is not valid YAML", reason, "correct the file at the place named") from None
+        raise ConfigFault(
+            f"{path} is not valid YAML", reason, "correct the file at the place named"
+        ) from None

@@ -31,5 +31,9 @@ def classify(observed: Observed, now: float) -> Health:
     if said is None:
         return Health(status.STARTING, "starting")
     if now - said.updated > SILENT_S:
-        return Health(status.WEDGED, said.phase, f"its supervisor has not reported for {now - said.updated:.0f} s")
-    return Health(said.state, said.phase, said.exit.reason if said.exit and said.state == status.WEDGED else "")
+        return Health(
+            status.WEDGED, said.phase, f"its supervisor has not reported for {now - said.updated:.0f} s"
+        )
+    return Health(
+        said.state, said.phase, said.exit.reason if said.exit and said.state == status.WEDGED else ""
+    )

@@ -65,7 +65,9 @@ def verdict(observed: Observed, health: Health, deaths: tuple[Death, ...]) -> Sp
         fix = known.fix if known else "read the last lines"
         stalled = bool(observed.status and observed.status.exit and observed.exit_code == NoProgress.code)
         kind = NoProgress if stalled else EngineDied
-        return kind("the engine did not become ready" if stalled else "the engine died", why, _lines(tail, fix))
+        return kind(
+            "the engine did not become ready" if stalled else "the engine died", why, _lines(tail, fix)
+        )
     return None
 
 

@@ -31,8 +31,11 @@ def rollback(stack: Managed) -> tuple[Release, Observed]:
         state = stack.folder.state()
         good = [number for number in state.good if number != state.current]
         if not good:
-            raise UsageFault(f"the stack {stack.folder.name} has nothing to roll back to",
-                             "no other release of it was ever seen good", "bring it up with the settings you want")  # fmt: skip
+            raise UsageFault(
+                f"the stack {stack.folder.name} has nothing to roll back to",
+                "no other release of it was ever seen good",
+                "bring it up with the settings you want",
+            )
         return _start_over(stack, stack.folder.release(good[-1]), "rollback")
 
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from appliance.core.talk import Talk
-from appliance.images.local import find_image
+from appliance.images.local import find
 from appliance.lifecycle.managed import Managed
 from appliance.lifecycle.port import clear_port
 from appliance.lifecycle.prepare import machine_for
@@ -28,7 +28,7 @@ def dry_run(resolved: Resolved, wanted: Wanted, talk: Talk) -> dict[str, Any]:
     models = resolved.machine.paths.models
     steps = [f"fetch {entry.id} to {models / place(entry)}" for entry in stack_models(resolved.stack)
              if not (models / place(entry)).exists()]  # fmt: skip
-    if rendered.image and find_image(rendered.image) is None:
+    if rendered.image and find(rendered.image) is None:
         steps.append(f"get the image {rendered.image}")
     steps.append(f"publish a release of {wanted.name} in {stack.folder.folder / 'releases'}")
     if other is not None:
@@ -37,7 +37,12 @@ def dry_run(resolved: Resolved, wanted: Wanted, talk: Talk) -> dict[str, Any]:
     if current is not None:
         steps.append(f"stop release {current.number:04d}")
     steps.append(f"start it ({runtime}) on http://127.0.0.1:{resolved.stack.serve.port}/v1")
-    return {"name": wanted.name, "runtime": runtime, "image": rendered.image, "steps": [*steps, *_last(wanted)]}
+    return {
+        "name": wanted.name,
+        "runtime": runtime,
+        "image": rendered.image,
+        "steps": [*steps, *_last(wanted)],
+    }
 
 
 def _last(wanted: Wanted) -> list[str]:

@@ -3,6 +3,7 @@
 from appliance.catalog.stack import Images
 from appliance.core.talk import Talk
 from appliance.images.ensure import ensure as ensure_image
+from appliance.images.local import ImageInfo
 from appliance.lifecycle.managed import Managed
 from appliance.machine.facts import Machine, RuntimeName, platform, this_machine
 from appliance.models.ensure import ensure as ensure_model
@@ -20,9 +21,9 @@ def fetch(resolved: Resolved, rendered: Rendered, talk: Talk) -> None:
         fetch_image(rendered.image, resolved.machine.images, talk)
 
 
-def fetch_image(reference: str, images: Images, talk: Talk) -> None:
+def fetch_image(reference: str, images: Images, talk: Talk) -> ImageInfo:
     """Get one image for this machine's platform."""
-    ensure_image(reference, platform(), images.registry, talk)
+    return ensure_image(reference, platform(), images.registry, talk)
 
 
 def publish(stack: Managed, rendered: Rendered) -> Release:

@@ -14,9 +14,7 @@ from appliance.stack.resolve import Resolved
 from appliance.stack.validate import validate
 
 
-def render_to(
-    resolved: Resolved, name: str, folder: Path, runtime: RuntimeName, *, reference: bool
-) -> Path:
+def render_to(resolved: Resolved, name: str, folder: Path, runtime: RuntimeName, *, reference: bool) -> Path:
     """Render, validate, and put the folder in its place by rename. Returns its absolute path.
 
     Raises UsageFault where the folder holds anything already, ConfigFault where the stack cannot be.
@@ -31,7 +29,9 @@ def render_to(
         folder.parent.mkdir(parents=True, exist_ok=True)
         staged = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     except OSError as error:
-        raise MachineFault(f"cannot write to {folder.parent}", str(error), "choose a folder of yours") from None
+        raise MachineFault(
+            f"cannot write to {folder.parent}", str(error), "choose a folder of yours"
+        ) from None
     try:
         write_files(rendered, staged)
         if not reference:

@@ -65,7 +65,7 @@ def up(resolved: Resolved, wanted: Wanted, talk: Talk) -> Outcome:
 def adoptable(resolved: Resolved, wanted: Wanted, stack: Managed) -> Release | None:
     """The current release where it is just what is wanted, and starting or ready."""
     current = stack.current()
-    if current is None or (wanted.runtime != "auto" and wanted.runtime != current.runtime):
+    if current is None or wanted.runtime not in ("auto", current.runtime):
         return None
     asked = render(resolved.stack, machine_for(resolved, current.runtime), wanted.name)
     if asked.digest != current.digest:
@@ -76,7 +76,9 @@ def adoptable(resolved: Resolved, wanted: Wanted, stack: Managed) -> Release | N
     return current if same and health.state in (status.STARTING, status.READY) else None
 
 
-def _swap(stack: Managed, release: Release, other: Managed | None, resolved: Resolved, wanted: Wanted) -> Outcome:
+def _swap(
+    stack: Managed, release: Release, other: Managed | None, resolved: Resolved, wanted: Wanted
+) -> Outcome:
     """Stop what runs, start the release, prove it; on any failure put back what ran."""
     before = stack.current() if stack.observe().alive else None
     displaced = other.current() if other else None

@@ -129,5 +129,3 @@ class DockerRuntime:
                 return status.parse(stream.read().decode()) if stream else None
         except (NotFound, APIError, KeyError, tarfile.TarError):
             return None
-
-

@@ -50,7 +50,9 @@ class ProcessRuntime:
             child.stdin.write(b"go\n")
             child.stdin.close()
         except BrokenPipeError:
-            raise EngineDied("the supervisor ended at once", self._output(), "this is a fault of spark-spec") from None
+            raise EngineDied(
+                "the supervisor ended at once", self._output(), "this is a fault of spark-spec"
+            ) from None
 
     def observe(self) -> Observed:
         record = self._record()
@@ -65,7 +67,8 @@ class ProcessRuntime:
             alive=alive,
             digest=str(record["digest"]),
             status=seen,
-            where={"pid": str(pid)} | ({"engine_pid": str(seen.engine_pid)} if seen and seen.engine_pid else {}),
+            where={"pid": str(pid)}
+            | ({"engine_pid": str(seen.engine_pid)} if seen and seen.engine_pid else {}),
         )
 
     def stop(self) -> bool:
@@ -107,7 +110,10 @@ class ProcessRuntime:
     def _end(self, record: Mapping[str, object]) -> None:
         """SIGTERM, a bounded wait, SIGKILL; the engine cannot outlive its supervisor."""
         pid = int(str(record["pid"]))
-        for number, patience in ((signal.SIGTERM, self._grace(record) + STOP_MARGIN_S), (signal.SIGKILL, 5.0)):
+        for number, patience in (
+            (signal.SIGTERM, self._grace(record) + STOP_MARGIN_S),
+            (signal.SIGKILL, 5.0),
+        ):
             try:
                 os.kill(pid, number)
             except ProcessLookupError:
@@ -124,7 +130,9 @@ class ProcessRuntime:
                 if not self._alive(record):
                     return
                 time.sleep(0.02)
-        raise MachineFault(f"process {pid} does not end", "it survived SIGKILL", "look at it with ps; reboot if it stays")
+        raise MachineFault(
+            f"process {pid} does not end", "it survived SIGKILL", "look at it with ps; reboot if it stays"
+        )
 
     @staticmethod
     def _grace(record: Mapping[str, object]) -> float:

@@ -1,10 +1,10 @@
 """Releases of a stack on this machine: staged, published by rename, numbered; one lock a stack.
 
-    <state>/stacks/<name>/lock
-                          state.json       which release is meant to run, which was last seen good
-                          releases/0001/   the rendered files
-                          run/             the process runtime's pid, status and log
-                          audit.jsonl
+<state>/stacks/<name>/lock
+                      state.json       which release is meant to run, which was last seen good
+                      releases/0001/   the rendered files
+                      run/             the process runtime's pid, status and log
+                      audit.jsonl
 """
 
 import contextlib
@@ -135,8 +135,11 @@ class StackFolder:
         try:
             manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            raise ConfigFault(f"release {number} of {self.name} cannot be read", str(error),
-                              f"`spark-spec down {self.name}`, then `up` again")  # fmt: skip
+            raise ConfigFault(
+                f"release {number} of {self.name} cannot be read",
+                str(error),
+                f"remove {folder}, then `up` again",
+            ) from None
         return Release(number, folder, manifest)
 
     def releases(self) -> list[Release]:

@@ -1,9 +1,9 @@
 """The rendered files of a stack: pure text, f(Stack, Machine), the same to the byte each time.
 
-    compose.yaml            docker only
-    engine/supervise.json   what the supervisor is to start and watch
-    engine/<engine's files>
-    manifest.json           versions, models, and the sha256 of each file above
+compose.yaml            docker only
+engine/supervise.json   what the supervisor is to start and watch
+engine/<engine's files>
+manifest.json           versions, models, and the sha256 of each file above
 """
 
 import hashlib

@@ -80,13 +80,19 @@ def resolve_machine(assignments: Iterable[str], environ: Mapping[str, str]) -> M
 
 
 def _around(assignments: Iterable[str], environ: Mapping[str, str], known: Known) -> list[Layer]:
-    return [_config_file(environ, known), from_environment(environ, known), from_assignments(assignments, known)]
+    return [
+        _config_file(environ, known),
+        from_environment(environ, known),
+        from_assignments(assignments, known),
+    ]
 
 
 def _config_file(environ: Mapping[str, str], known: Known) -> Layer:
     named = environ.get(CONFIG_VARIABLE)
     if named is not None and not named.strip():
-        raise ConfigFault(f"{CONFIG_VARIABLE} is empty", "it should name a config file", f"unset {CONFIG_VARIABLE}")
+        raise ConfigFault(
+            f"{CONFIG_VARIABLE} is empty", "it should name a config file", f"unset {CONFIG_VARIABLE}"
+        )
     path = Path(named).expanduser() if named else default_config()
     if not named and not path.exists():
         return {}
@@ -142,4 +148,8 @@ def _explain(error: ValidationError, values: Layer) -> tuple[str, str, str]:
         sources = ", ".join(sorted(set(near) - {DEFAULT}))
         message = str(item["msg"]).removeprefix("Value error, ")
         told.append(f"{key}: {message}" + (f" (set by {sources})" if sources else ""))
-    return "the settings do not make a stack", "; ".join(told), "`spark-spec show PRESET` says what each setting means"
+    return (
+        "the settings do not make a stack",
+        "; ".join(told),
+        "`spark-spec show PRESET` says what each setting means",
+    )

@@ -20,15 +20,15 @@ def render_yaml(name: str, context: Mapping[str, Any]) -> str:
     quoted: list[str] = []
 
     def q(value: str) -> str:
+        text = json.dumps(str(value), ensure_ascii=False)  # str() is where an unset name complains
         quoted.append(value)
-        text = json.dumps(value, ensure_ascii=False)
         return text if isinstance(value, Variable) else text.replace("$", "$$")
 
     environment = ImmutableSandboxedEnvironment(
         loader=FileSystemLoader(data("templates")),
         undefined=StrictUndefined,
         keep_trailing_newline=True,
-        autoescape=False,  # noqa: S701 -- YAML, not HTML; quoting is the filter's work
+        autoescape=False,  # YAML, not HTML: quoting is the filter's work
     )
     environment.filters["q"] = q
     text = environment.get_template(name).render(context)

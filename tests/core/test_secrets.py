@@ -36,7 +36,9 @@ def test_a_file_written_under_a_loose_umask_is_closed(tmp_path: Path) -> None:
     assert too_open(path) is None
 
 
-def test_a_looser_existing_file_is_warned_of_with_the_fix_and_closed_by_the_next_write(tmp_path: Path) -> None:
+def test_a_looser_existing_file_is_warned_of_with_the_fix_and_closed_by_the_next_write(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "secrets.env"
     path.write_text("HF_TOKEN=one\n")
     path.chmod(0o644)

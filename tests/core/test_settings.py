@@ -5,7 +5,15 @@ from pathlib import Path
 import pytest
 
 from appliance.core.errors import ConfigFault
-from appliance.core.settings import Value, from_assignments, from_environment, from_tree, merge, read_yaml, tree
+from appliance.core.settings import (
+    Value,
+    from_assignments,
+    from_environment,
+    from_tree,
+    merge,
+    read_yaml,
+    tree,
+)
 from appliance.stack.resolve import known_settings
 
 KNOWN = known_settings()

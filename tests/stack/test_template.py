@@ -23,8 +23,22 @@ CONTEXT = {
     "models": "/models",
     "container_models": "/models",
 }
-QUOTED = ["project", "stack", "digest", "home", "image", "models", "container_models"]
-ODD = ["a: b", "x\n  privileged: true", "'\"", "#", "{{ 1 }}", "a\\n", "- x", "&a", "!!int 3", "yes", "é ü", "[", "\t"]
+QUOTED = ["project", "stack", "preset", "digest", "home", "image", "models", "container_models"]
+ODD = [
+    "a: b",
+    "x\n  privileged: true",
+    "'\"",
+    "#",
+    "{{ 1 }}",
+    "a\\n",
+    "- x",
+    "&a",
+    "!!int 3",
+    "yes",
+    "é ü",
+    "[",
+    "\t",
+]
 
 
 @pytest.mark.parametrize("key", QUOTED)
@@ -56,7 +70,9 @@ def test_a_dollar_is_for_compose_only_where_a_variable_was_meant() -> None:
 
 def test_a_missing_name_is_an_error() -> None:
     with pytest.raises(UndefinedError):
-        render_yaml("compose/compose.yaml.j2", {key: value for key, value in CONTEXT.items() if key != "image"})
+        render_yaml(
+            "compose/compose.yaml.j2", {key: value for key, value in CONTEXT.items() if key != "image"}
+        )
 
 
 def test_templates_cannot_reach_into_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
