@@ -9,6 +9,7 @@ import shutil
 import sys
 import tempfile
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import appliance
@@ -21,8 +22,13 @@ PIP_QUIET_S = 900.0
 BUILD_QUIET_S = 400.0
 CA_BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
 NETWORK = re.compile(
-    r"resolve|unable to fetch|failed to fetch|no such host|timed? ?out|certificate|connection", re.I
+    r"temporary failure|could not resolve|no such host|(unable|failed) to fetch|i/o timeout"
+    r"|connection (refused|reset|timed out)|certificate|unknown authority",
+    re.I,
 )
+EXCERPT = re.compile(
+    r"\s*(>>> |\d+ \|)|-+$|Dockerfile:\d+$"
+)  # BuildKit repeats the Dockerfile after an error
 
 
 def build(image: str, reference: str, base: str, platform: str, talk: Talk) -> None:
@@ -38,7 +44,7 @@ def build(image: str, reference: str, base: str, platform: str, talk: Talk) -> N
         try:
             run(argv, quiet_s=BUILD_QUIET_S, each=lambda line: _phase(line, talk))
         except CommandFailed as error:
-            words = error.words()
+            words = _last_words(error.tail)
             fault = FetchFault if NETWORK.search(words) else MachineFault
             raise fault(
                 f"the image {reference} could not be built", f"{error.reason}:\n{words}", _fix(words)
@@ -156,6 +162,11 @@ def _downloading(line: str, talk: Talk) -> None:
     """Of pip's lines, the one that tells the file."""
     if line.strip().startswith("Downloading"):
         talk.phase(line.strip())
+
+
+def _last_words(tail: Sequence[str]) -> str:
+    """The last lines that tell something, without the Dockerfile's own text."""
+    return "\n".join([line[:200] for line in tail if not EXCERPT.match(line)][-12:])
 
 
 def _fix(words: str) -> str:

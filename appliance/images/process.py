@@ -5,7 +5,7 @@ import os
 import selectors
 import signal
 import subprocess
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 KEEP = 200
 GRACE_S = 30
@@ -29,7 +29,6 @@ def run(
     *,
     quiet_s: float,
     each: Callable[[str], None],
-    environment: Mapping[str, str] | None = None,
 ) -> list[str]:
     """Run a command; returns its last lines, stdout and stderr together, `each` sees them as they come.
 
@@ -42,7 +41,6 @@ def run(
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env=None if environment is None else {**os.environ, **environment},
             start_new_session=True,
         )
     except OSError as error:

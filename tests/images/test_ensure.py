@@ -1,0 +1,157 @@
+"""Local, else one's own registry, else built; another architecture is refused (cases.md, 31)."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from appliance.core.errors import FetchFault, MachineFault
+from appliance.images import base as base_module
+from appliance.images import ensure as module
+from appliance.images import local
+from appliance.images.base import obtain
+from appliance.images.ensure import ensure
+from appliance.images.local import ImageInfo, find
+from appliance.images.versions import reference, versions
+from tests.images.conftest import Docker, Ear
+
+AMD, ARM = "linux/amd64", "linux/arm64"
+OURS = reference("serve-llamacpp")
+BASE = versions().bases["bookworm"]
+
+
+class Engine:
+    """Stands for a Docker engine and the world around it: what is here, and what can be pulled or made."""
+
+    def __init__(self) -> None:
+        self.here: dict[str, str] = {}
+        self.remote: dict[str, str] = {}
+        self.can_make = True
+        self.done: list[str] = []
+
+    def find(self, name: str, origin: local.Origin = "local") -> ImageInfo | None:
+        platform = self.here.get(name)
+        return ImageInfo(name, "sha256:1", platform, 1, origin) if platform else None
+
+    def pull(self, name: str, platform: str, talk: Ear) -> None:
+        del platform, talk
+        self.done.append(f"pull {name}")
+        if name not in self.remote:
+            raise FetchFault(f"the image {name} could not be pulled", "no such host", "")
+        self.here[name] = self.remote[name]
+
+    def make(self, name: str, platform: str, talk: Ear) -> str:
+        del talk
+        self.done.append(f"make {name}")
+        if not self.can_make:
+            raise MachineFault("the base cannot be made", "debootstrap is missing", "")
+        self.here[name] = platform
+        return name
+
+    def build(self, image: str, name: str, base: str, platform: str, talk: Ear) -> None:
+        del talk
+        self.done.append(f"build {image} on {base}")
+        self.here[name] = platform
+
+    def tag(self, argv: list[str], **_: object) -> list[str]:
+        assert argv[:2] == ["docker", "tag"]
+        self.here[argv[3]] = self.here[argv[2]]
+        return []
+
+
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
+    fake = Engine()
+    for place in (module, base_module):
+        monkeypatch.setattr(place, "find", fake.find)
+        monkeypatch.setattr(place, "pull", fake.pull)
+    monkeypatch.setattr(base_module, "_made", fake.make)
+    monkeypatch.setattr(module, "build", fake.build)
+    monkeypatch.setattr(module, "run", fake.tag)
+    yield fake
+
+
+def test_an_image_that_is_here_is_used(engine: Engine, ear: Ear) -> None:
+    engine.here[OURS] = ARM
+    assert ensure(OURS, ARM, "own.registry/x", ear).origin == "local"
+    assert not engine.done and not ear.said
+
+
+def test_an_image_of_another_architecture_is_refused(engine: Engine, ear: Ear) -> None:
+    engine.here[OURS] = AMD
+    with pytest.raises(MachineFault) as caught:
+        ensure(OURS, ARM, None, ear)
+    assert AMD in caught.value.why and ARM in caught.value.why and f"docker rmi {OURS}" in caught.value.fix
+    assert not engine.done
+
+
+def test_a_registry_that_serves_another_architecture_is_refused(engine: Engine, ear: Ear) -> None:
+    engine.remote[f"own.registry/x/{OURS}"] = AMD
+    with pytest.raises(MachineFault):
+        ensure(OURS, ARM, "own.registry/x", ear)
+    assert OURS not in engine.here
+
+
+def test_ones_own_registry_is_asked_before_building(engine: Engine, ear: Ear) -> None:
+    engine.remote[f"own.registry/x/{OURS}"] = ARM
+    found = ensure(OURS, ARM, "own.registry/x", ear)
+    assert (found.reference, found.origin) == (OURS, "registry")
+    assert engine.done == [f"pull own.registry/x/{OURS}"]
+    assert ear.commands == [f"docker tag own.registry/x/{OURS} {OURS}"]
+
+
+def test_it_is_built_where_no_registry_has_it_and_that_is_said_first(engine: Engine, ear: Ear) -> None:
+    engine.here[BASE.local] = ARM
+    found = ensure(OURS, ARM, "own.registry/x", ear)
+    assert found.origin == "built"
+    assert engine.done == [f"pull own.registry/x/{OURS}", f"build serve-llamacpp on {BASE.local}"]
+    assert any("building it for linux/arm64 (33 MB to fetch" in line for line in ear.said)
+
+
+def test_someone_elses_image_is_pulled_never_built(engine: Engine, ear: Ear) -> None:
+    engine.remote["vendor/engine:1.2"] = AMD
+    assert ensure("vendor/engine:1.2", AMD, None, ear).origin == "registry"
+    with pytest.raises(FetchFault):
+        ensure("vendor/other:1", AMD, None, ear)
+    assert engine.done == ["pull vendor/engine:1.2", "pull vendor/other:1"]
+
+
+def test_bases_are_tried_in_order(engine: Engine, ear: Ear) -> None:
+    assert obtain(BASE, ARM, "own/x", ear) == BASE.local
+    assert engine.done == [f"pull own/x/{BASE.local}", f"pull {BASE.public}", f"make {BASE.local}"]
+    assert obtain(BASE, ARM, "own/x", ear) == BASE.local
+    assert len(engine.done) == 3
+
+
+def test_a_base_of_another_architecture_is_passed_over(engine: Engine, ear: Ear) -> None:
+    engine.here |= {BASE.local: AMD, BASE.public: ARM}
+    assert obtain(BASE, ARM, None, ear) == BASE.public
+
+
+def test_no_base_at_all_tells_everything_that_was_tried(engine: Engine, ear: Ear) -> None:
+    engine.can_make = False
+    with pytest.raises(FetchFault) as caught:
+        obtain(BASE, ARM, "own/x", ear)
+    for word in (f"own/x/{BASE.local}", BASE.public, "debootstrap is missing"):
+        assert word in caught.value.why
+    assert len([line for line in ear.said if "no such host" in line]) == 2
+
+
+def test_what_docker_says_of_an_image_is_read(docker: Docker) -> None:
+    facts = {"Id": "sha256:ab", "Os": "linux", "Architecture": "arm64", "Size": 12}
+    docker(f"echo 'WARNING: something' >&2; echo '{json.dumps(facts)}'")
+    assert find("a:1") == ImageInfo("a:1", "sha256:ab", ARM, 12, "local")
+
+
+@pytest.mark.parametrize(
+    "words", ["Error: No such image: a:1", "Error response from daemon: No such image: a:1"]
+)
+def test_an_image_that_is_not_here_is_none(words: str, docker: Docker) -> None:
+    docker(f"echo '{words}' >&2; exit 1")
+    assert find("a:1") is None
+
+
+def test_a_docker_that_fails_is_not_an_absent_image(docker: Docker) -> None:
+    docker("echo 'Cannot connect to the Docker daemon' >&2; exit 1")
+    with pytest.raises(MachineFault, match="could not look"):
+        find("a:1")

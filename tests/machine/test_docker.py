@@ -1,0 +1,163 @@
+"""Each way in which Docker can be missing has its own words and its own remedy (cases.md, 10)."""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from appliance.core.errors import MachineFault
+from appliance.machine.docker import container_on_port, endpoint, probe_docker, require_docker
+
+VERSION = '{"Client":{"Version":"28.2.2"},"Server":{"Version":"26.1.5","Os":"linux","Arch":"arm64"}}'
+NO_SERVER = '{"Client":{"Version":"28.2.2"},"Server":null}'
+REFUSED = "Cannot connect to the Docker daemon at unix:///s. Is the docker daemon running?"
+DENIED = (
+    "WARNING: Error loading config file: open /root/.docker/config.json: permission denied\n"
+    "permission denied while trying to connect to the Docker daemon socket at unix:///var/run/docker.sock"
+)
+
+FakeDocker = Callable[..., None]
+real_client = pytest.mark.skipif(shutil.which("docker") is None, reason="needs a docker command")
+
+
+@pytest.fixture
+def fake_docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeDocker:
+    """Put a `docker` first in PATH that answers as recorded from the real one."""
+
+    def make(
+        version: str = VERSION, complaint: str = "", compose: str = "2.40.3", host: str = "unix:///s"
+    ) -> None:
+        folder = tmp_path / "bin"
+        folder.mkdir()
+        for name, text in (
+            ("version", version),
+            ("complaint", complaint),
+            ("compose", compose),
+            ("host", host),
+        ):
+            (folder / name).write_text(text)
+        script = folder / "docker"
+        script.write_text(
+            f"""#!/bin/sh
+cd {folder}
+case "$1" in
+version) cat version; cat complaint >&2; test ! -s complaint ;;
+compose) test -s compose && cat compose ;;
+context) cat host ;;
+esac
+"""
+        )
+        script.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+
+    for name in ("DOCKER_HOST", "DOCKER_CONTEXT"):
+        monkeypatch.delenv(name, raising=False)
+    return make
+
+
+def test_all_well(fake_docker: FakeDocker) -> None:
+    fake_docker()
+    found = require_docker()
+    assert (found.state, found.server_version, found.compose_version) == ("ok", "26.1.5", "2.40.3")
+    assert found.platform == "linux/arm64"
+
+
+def test_no_docker_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("DOCKER_HOST", raising=False)
+    assert probe_docker().state == "absent"
+    assert endpoint() == "unix:///var/run/docker.sock"
+    assert container_on_port(8000) is None
+
+
+def test_each_fault_has_its_own_words_and_remedy(
+    fake_docker: FakeDocker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "socket").touch()
+    faults = []
+    for change in (
+        {"version": NO_SERVER, "complaint": REFUSED, "host": "unix:///nowhere/docker.sock"},
+        {"version": NO_SERVER, "complaint": REFUSED, "host": f"unix://{tmp_path}/socket"},
+        {"version": NO_SERVER, "complaint": DENIED},
+        {"compose": ""},
+    ):
+        shutil.rmtree(tmp_path / "bin", ignore_errors=True)
+        fake_docker(**change)
+        with pytest.raises(MachineFault) as caught:
+            require_docker()
+        faults.append(caught.value)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(MachineFault) as caught:
+        require_docker()
+    faults.append(caught.value)
+    assert [
+        sum(word in fault.fix for fault in faults) for word in ("usermod", "restart", "compose-plugin")
+    ] == [1, 1, 1]
+    assert len({fault.why for fault in faults}) == len({fault.fix for fault in faults}) == 5
+    assert all("--runtime process" in fault.fix and fault.code == 4 for fault in faults)
+    assert "there is no socket /nowhere/docker.sock" in faults[0].why
+    assert "usermod -aG docker" in faults[2].fix
+
+
+@real_client
+def test_a_wrong_docker_host_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/nothing.sock")
+    found = probe_docker()
+    assert found.state == "down"
+    assert "DOCKER_HOST" in found.detail and "unset DOCKER_HOST" in found.fix
+    assert endpoint() == f"unix://{tmp_path}/nothing.sock"
+
+
+@real_client
+def test_a_context_that_does_not_exist_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DOCKER_HOST", raising=False)
+    monkeypatch.setenv("DOCKER_CONTEXT", "no-such-context")
+    found = probe_docker()
+    assert found.state == "down" and "DOCKER_CONTEXT" in found.detail
+
+
+@pytest.fixture
+def listener(tmp_path: Path) -> Iterator[Path]:
+    """A socket that takes connections and never says a word."""
+    path = tmp_path / "docker.sock"
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+        server.listen()
+        yield path
+
+
+@real_client
+def test_an_engine_that_never_answers_does_not_hold_us_up(
+    listener: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{listener}")
+    found = probe_docker(timeout_s=0.5)
+    assert found.state == "down" and "in time" in found.detail
+
+
+@real_client
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("setpriv") is None, reason="needs root and setpriv")
+def test_a_user_without_the_right_is_told_so(
+    listener: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listener.chmod(0o600)
+    wrapper = tmp_path / "bin" / "docker"
+    wrapper.parent.mkdir()
+    wrapper.write_text(
+        f'#!/bin/sh\nexec setpriv --reuid 65534 --regid 65534 --clear-groups {shutil.which("docker")} "$@"\n'
+    )
+    wrapper.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{wrapper.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{listener}")
+    assert probe_docker().state == "denied"
+
+
+def test_probing_loads_no_docker_library() -> None:
+    code = "import sys, appliance.machine.docker as d; d.probe_docker(); print('docker' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
