@@ -21,7 +21,7 @@ from appliance.supervise.process import Guard, become_subreaper
 from appliance.supervise.supervisor import STOP_SIGNALS, Supervisor
 
 LOCK = "supervisor.lock"
-LOCK_WAIT_S = 3.0  # a killed supervisor's guard holds the lock until the engine's group is dead
+LOCK_WAIT_S = 1.0  # a killed supervisor's guard holds the lock until the engine's group is dead
 GO_WAIT_S = 60.0
 BAD_PLAN, NOT_FIT = 3, 4
 

@@ -84,8 +84,8 @@ def parse(text: str) -> Plan:
     raw = json.loads(text)
     if not isinstance(raw, dict) or raw.pop("schema", None) != SCHEMA:
         raise ValueError(f"not a supervise.json of schema {SCHEMA}")
-    counters = raw.pop("counters")
     try:
+        counters = raw.pop("counters")
         return Plan(
             **{
                 **raw,

@@ -46,7 +46,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     add("--say-env", action="append", default=[], help="print NAME=value of this environment variable")
     add("--non-utf8", action="store_true", help="print bytes that are not UTF-8")
     add("--flood", type=int, default=0, help="print so many MB of lines as fast as possible")
-    add("--endless-line", type=int, default=0, help="print so many MB without a line break")
+    add("--endless-line", type=int, default=0, help="print so many MB before a line break")
     life = parser.add_argument_group("life and death")
     add = life.add_argument
     add("--die-after", type=float, help="die so many seconds after the start")
@@ -299,6 +299,8 @@ def print_all(options: argparse.Namespace) -> None:
         os.write(1, b"flood %08d %s\n" % (number, b"x" * 84))
     for _ in range(options.endless_line * 16):
         os.write(1, b"y" * 65536)
+    if options.endless_line:
+        os.write(1, b"\n")
 
 
 def load(options: argparse.Namespace) -> None:

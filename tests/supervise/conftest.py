@@ -61,6 +61,7 @@ class Supervised:
     eventually = staticmethod(eventually)
 
     def __init__(self, folder: Path, *engine: str, env: dict[str, str] | None = None, **limits: Any) -> None:
+        self.folder = folder
         self.state = folder / "state"
         self.release = folder / "release"
         self.release.mkdir(exist_ok=True)
@@ -141,8 +142,11 @@ def supervised(tmp_path: Path) -> Iterator[Callable[..., Supervised]]:
     """Makes supervisors, not started yet; at the end they are killed, and their engines must go with them."""
     made: list[Supervised] = []
 
-    def make(*engine: str, **limits: Any) -> Supervised:
-        made.append(Supervised(tmp_path, *engine, **limits))
+    def make(*engine: str, beside: Supervised | None = None, **limits: Any) -> Supervised:
+        """In a folder of its own, or in the very folder of another one."""
+        folder = beside.folder if beside else tmp_path / str(len(made))
+        folder.mkdir(exist_ok=True)
+        made.append(Supervised(folder, *engine, **limits))
         return made[-1]
 
     yield make

@@ -1,0 +1,387 @@
+"""The supervisor as a program, over the fake engine: real processes, signals and files."""
+
+import http.client
+import json
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from appliance.supervise import status
+from appliance.supervise.status import EXITED, READY, STARTING, STOPPED, WEDGED, Status
+
+Make = Callable[..., Any]
+
+
+def ask(one: Any, tokens: int = 8, timeout: float = 10.0) -> dict[str, Any]:
+    connection = http.client.HTTPConnection("127.0.0.1", one.port, timeout=timeout)
+    body = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": tokens}
+    connection.request("POST", "/v1/chat/completions", json.dumps(body))
+    answer: dict[str, Any] = json.loads(connection.getresponse().read())
+    connection.close()
+    return answer
+
+
+def grandchild(one: Any) -> int:
+    found = one.eventually(lambda: re.search(r"^grandchild (\d+)$", one.said(), re.MULTILINE), "a grandchild")
+    return int(found[1])
+
+
+# Starting
+
+
+def test_ready_after_a_slow_load_that_tells_its_phases(supervised: Make) -> None:
+    one = supervised("--load-lines", "5", "--load-every", "0.2").start()
+    loading = one.until(lambda shown: re.fullmatch(r"loading weights [1-4]/5", shown.phase))
+    assert (loading.state, loading.starts, loading.exit) == (STARTING, 1, None)
+    shown = one.ready()
+    assert (shown.pid, shown.pid_start) == (one.pid, status.start_ticks(one.pid))
+    assert one.alive(shown.engine_pid)
+    one.eventually(lambda: "supervise: ready" in one.said(), "a word about it")
+
+
+def test_refused_reset_eof_and_503_all_mean_starting(supervised: Make) -> None:
+    load = ("--load-lines", "5", "--load-every", "0.2", "--while-loading")
+    for one in [supervised(*load, how).start() for how in ("refuse", "reset", "eof", "503")]:
+        assert one.until(lambda shown: shown.state != STARTING).state == READY
+        assert one.status().starts == 1
+
+
+def test_the_first_status_names_the_process_before_the_engine_answers(supervised: Make) -> None:
+    one = supervised("--load-silent", "60").start()
+    shown = one.until(lambda shown: shown.engine_pid)
+    assert (shown.stack, shown.digest, shown.pid, shown.state) == ("demo", "0" * 64, one.pid, STARTING)
+
+
+def test_the_engine_runs_beside_its_plan_with_its_environment(supervised: Make) -> None:
+    one = supervised("--say-env", "TOKEN", "--say-env", "INHERITED", env={"TOKEN": "hf_x$oauthtoken"})
+    one.start(env={**os.environ, "INHERITED": "yes"})
+    shown = one.ready()
+    assert Path(f"/proc/{shown.engine_pid}/cwd").readlink() == one.release
+    assert "\nTOKEN=hf_x$oauthtoken\nINHERITED=yes\n" in one.said()
+
+
+def test_silence_is_no_stall_while_much_is_read(supervised: Make) -> None:
+    one = supervised("--load-reads", "2.5", stall_s=1.5).start()
+    assert one.ready().starts == 1
+
+
+def test_an_access_log_of_our_own_probes_hides_no_stall(supervised: Make) -> None:
+    one = supervised("--while-loading", "503", "--access-log", "--load-silent", "60", stall_s=1.5).start()
+    assert one.code() == 7
+    shown = one.end()
+    assert (shown.state, shown.phase) == (EXITED, "no progress for 1.5 s while starting")
+    assert shown.exit and shown.exit.wedged and "/health" in shown.exit.tail[-1]
+
+
+def test_health_without_tokens_is_wedged(supervised: Make) -> None:
+    """Field case 27: no answer at all, and answers without content."""
+    mute = ("--mute-after", "0", "--ignore-sigterm", "--mute")
+    for one in [supervised(*mute, how, wedge_s=1.2, stop_s=1.0).start() for how in ("hang", "empty")]:
+        wedged = one.until(lambda shown: shown.state in (WEDGED, EXITED))
+        assert "no token for 1.2 s" in wedged.phase
+        assert one.code() == 7
+        shown = one.end()
+        assert (shown.state, shown.engine_pid, shown.starts) == (EXITED, None, 1)
+        assert shown.exit and shown.exit.wedged and "no token for 1.2 s" in shown.exit.reason
+
+
+def test_a_refused_chat_is_not_ready_and_its_text_is_kept(supervised: Make) -> None:
+    one = supervised("--chat-status", "400", wedge_s=1.0).start()
+    assert one.code() == 7
+    assert "HTTP 400" in one.end().phase and "as asked for" in one.end().phase
+
+
+def test_an_early_death_keeps_its_last_lines(supervised: Make) -> None:
+    """Field case 26."""
+    words = "RuntimeError: CUDA error: out of memory"
+    one = supervised("--say", "hello", "--load-silent", "60", "--die-after", "0.3", "--die-message", words)
+    assert one.start().code() == 6
+    shown = one.end()
+    assert (shown.state, shown.starts, shown.engine_pid) == (EXITED, 1, None)
+    assert shown.exit == status.Exit(1, None, "exited with code 1 while starting", ("hello", words))
+    assert f"{words}\n" in one.said() and "GIVING UP on demo after 1 start(s)" in one.said()
+
+
+def test_a_death_by_signal_is_named(supervised: Make) -> None:
+    one = supervised(restarts=0).start()
+    os.kill(one.ready().engine_pid, signal.SIGSEGV)
+    assert one.code() == 6
+    ended = one.end().exit
+    assert ended and (ended.code, ended.signal) == (None, signal.SIGSEGV)
+    assert ended.reason == "killed by SIGSEGV while ready"
+
+
+def test_a_program_that_is_not_there_is_an_early_death(supervised: Make) -> None:
+    one = supervised()
+    object.__setattr__(one.plan, "argv", ("no-such-engine", "--port"))
+    assert one.start().code() == 6
+    ended = one.end().exit
+    assert ended and ended.code == 127
+    assert ended.tail == ("cannot start no-such-engine: No such file or directory",)
+
+
+# Ready
+
+
+def test_counters_are_in_the_status(supervised: Make) -> None:
+    one = supervised("--k", "3", "--accepted", "2").start()
+    one.ready()
+    assert ask(one, tokens=9)["usage"]["completion_tokens"] == 9
+    counters = one.until(lambda shown: shown.counters and shown.counters.generated == 10).counters
+    assert counters.engine_starts == 1
+    # 1 + 9 tokens: one step for the probe, three steps of three tokens for the question
+    assert (counters.steps, counters.drafted, counters.accepted) == (4, 12, 8)
+    assert counters.accepted_per_position == (4, 4, 0)
+
+
+def test_without_speculation_its_counters_are_unknown(supervised: Make) -> None:
+    one = supervised().start()
+    counters = one.until(lambda shown: shown.counters).counters
+    assert (counters.generated, counters.steps, counters.accepted) == (1, None, None)
+
+
+def test_status_stays_fresh_and_counts_no_restart_for_a_long_answer(supervised: Make) -> None:
+    """One answer of several times wedge_s: the decode counter moves, the token total only at its end."""
+    one = supervised("--token-every", "0.2", wedge_s=1.5, probe_every_s=1.5).start()
+    before = one.ready()
+    assert ask(one, tokens=12)["usage"]["completion_tokens"] == 12
+    after = one.until(lambda shown: shown.updated > before.updated + 2)
+    assert (after.state, after.starts) == (READY, 1)
+
+
+def test_an_engine_that_stops_giving_tokens_is_wedged_and_restarted(supervised: Make) -> None:
+    one = supervised("--mute-after", "1", restarts=1, wedge_s=1.2, probe_every_s=0.3).start()
+    first = one.ready()
+    wedged = one.until(lambda shown: shown.exit)
+    assert wedged.exit.wedged and "no token for 1.2 s while ready" in wedged.exit.reason
+    second = one.until(lambda shown: shown.state == READY and shown.starts == 2)
+    assert second.engine_pid != first.engine_pid
+    assert one.code() == 7
+    assert one.end().starts == 2
+
+
+def test_a_crash_loop_ends_loudly(supervised: Make) -> None:
+    """Field case 28."""
+    one = supervised("--die-after-ready", "0.2", "--die-message", "boom", restarts=2).start()
+    assert one.code() == 6
+    shown = one.end()
+    assert (shown.state, shown.starts) == (EXITED, 3)
+    assert shown.exit and shown.exit.tail[-1] == "boom"
+    assert "GIVING UP on demo after 3 start(s): exited with code 1 while ready" in one.said()
+    assert one.said().count("boom\n") == 3
+
+
+def test_an_engine_that_was_killed_comes_back(supervised: Make) -> None:
+    one = supervised().start()
+    first = one.ready()
+    os.kill(first.engine_pid, signal.SIGKILL)
+    second = one.until(lambda shown: shown.state == READY and shown.starts == 2)
+    assert second.exit and second.exit.signal == signal.SIGKILL
+    assert second.counters is None or second.counters.engine_starts in (1, 2)
+    assert one.until(lambda shown: shown.counters and shown.counters.engine_starts == 2).state == READY
+
+
+# Stopping
+
+
+def test_a_signal_is_forwarded_and_ends_with_zero(supervised: Make) -> None:
+    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    for one, number in [(supervised().start(), number) for number in numbers]:
+        engine = one.ready().engine_pid
+        os.kill(one.pid, number)
+        assert one.code() == 0
+        shown = one.end()
+        assert (shown.state, shown.engine_pid) == (STOPPED, None)
+        assert shown.exit == status.Exit(0, None, "stopped on request", shown.exit.tail)
+        assert not one.alive(engine)
+
+
+def test_a_stop_while_loading_ends_with_zero(supervised: Make) -> None:
+    one = supervised("--say", "up", "--load-silent", "60").start()
+    one.eventually(lambda: "up\n" in one.said())
+    os.kill(one.pid, signal.SIGTERM)
+    assert one.code() == 0
+    assert one.end().state == STOPPED
+
+
+def test_an_engine_that_ignores_the_signal_is_killed(supervised: Make) -> None:
+    one = supervised("--ignore-sigterm", stop_s=0.5).start()
+    engine = one.ready().engine_pid
+    os.kill(one.pid, signal.SIGTERM)
+    assert one.code() == 0
+    assert one.end().exit.signal == signal.SIGKILL
+    assert not one.alive(engine)
+
+
+def test_a_second_signal_does_not_wait(supervised: Make) -> None:
+    one = supervised("--ignore-sigterm", stop_s=600).start()
+    one.ready()
+    os.kill(one.pid, signal.SIGTERM)
+    one.until(lambda shown: shown.state == STOPPED)
+    os.kill(one.pid, signal.SIGTERM)
+    assert one.code() == 0
+
+
+def test_what_the_engine_leaves_behind_goes_with_it(supervised: Make) -> None:
+    """Whether it stayed in the engine's group or left it."""
+    for one in [supervised("--grandchild", where).start() for where in ("group", "session")]:
+        shown = one.ready()
+        left = grandchild(one)
+        os.kill(shown.engine_pid, signal.SIGKILL)
+        one.until(lambda shown: shown.starts == 2 and shown.state == READY)
+        assert not one.alive(left)
+        os.kill(one.pid, signal.SIGTERM)
+        assert one.code() == 0
+        pids = re.findall(r"^grandchild (\d+)$", one.said(), re.MULTILINE)
+        assert len(pids) == 2 and not any(one.alive(int(pid)) for pid in pids)
+
+
+def test_a_killed_supervisor_takes_engine_and_grandchild_along(supervised: Make) -> None:
+    one = supervised("--grandchild", "group", "--ignore-sigterm").start()
+    engine, left = one.ready().engine_pid, grandchild(one)
+    os.kill(one.pid, signal.SIGKILL)
+    assert one.code() == -signal.SIGKILL
+    one.eventually(lambda: not one.alive(engine) and not one.alive(left), "the end of engine and grandchild")
+    again = supervised(
+        beside=one
+    ).start()  # in the same folders: neither the lock nor the status is in its way
+    assert again.until(lambda shown: shown.pid == again.pid and shown.state == READY)
+
+
+# The state folder
+
+
+def test_a_second_supervisor_is_refused(supervised: Make) -> None:
+    one = supervised().start()
+    before = one.ready()
+    second = supervised(beside=one).start()
+    assert second.code() == 4
+    assert f"another supervisor is running on {one.state}" in one.said()
+    after = one.status()
+    assert (after.pid, after.state, after.engine_pid) == (one.pid, READY, before.engine_pid)
+
+
+def test_losing_the_state_folder_does_not_cost_the_engine(supervised: Make) -> None:
+    one = supervised().start()
+    before = one.ready()
+    away = one.state.rename(one.state.with_name("away"))
+    one.eventually(lambda: "cannot write" in one.said(), "a word about it")
+    assert ask(one)["choices"][0]["message"]["content"]
+    away.rename(one.state)
+    after = one.until(lambda shown: shown.updated > before.updated + 1)
+    assert (after.state, after.starts, after.engine_pid) == (READY, 1, before.engine_pid)
+    assert one.said().count("cannot write") == 1
+
+
+def test_a_state_folder_that_cannot_be_one_is_refused(supervised: Make) -> None:
+    one = supervised()
+    one.state.write_text("a file")
+    assert one.start().code() == 4
+    assert "cannot use the state folder" in one.said()
+    one.state.unlink()
+
+
+@pytest.mark.parametrize("text", ["{}", "not json", '{"schema": 1}'])
+def test_a_plan_that_is_none_is_refused(supervised: Make, text: str) -> None:
+    one = supervised()
+    plan: Status = one.plan
+
+    class Text:
+        def to_json(self) -> str:
+            return text
+
+    one.plan = Text()
+    assert one.start().code() == 3
+    assert "cannot use the plan" in one.said() and not one.state.exists()
+    one.plan = plan
+
+
+# Waiting for the launcher
+
+
+def test_nothing_starts_before_go(supervised: Make) -> None:
+    one = supervised("--say", "up").start("--wait-go", stdin=subprocess.PIPE)
+    assert one.process.stdin
+    one.eventually((one.state / "supervisor.lock").exists, "the lock")
+    assert one.status() is None
+    one.process.stdin.write(b"go\n")
+    one.process.stdin.flush()
+    assert one.ready()
+    one.process.stdin.close()  # the launcher may go: the engine stays
+    before = one.status().updated
+    assert one.until(lambda shown: shown.updated > before).state == READY
+
+
+@pytest.mark.parametrize("said", [b"", b"go", b"no\n"])
+def test_without_go_nothing_is_started(supervised: Make, said: bytes) -> None:
+    one = supervised("--say", "up").start("--wait-go", stdin=subprocess.PIPE)
+    one.process.stdin.write(said)
+    one.process.stdin.close()
+    assert one.code() == 0
+    assert one.status() is None and one.said() == ""
+
+
+def test_a_stop_before_go_ends_with_zero(supervised: Make) -> None:
+    one = supervised().start("--wait-go", stdin=subprocess.PIPE)
+
+    def caught() -> bool:
+        masks = Path(f"/proc/{one.pid}/status").read_text(encoding="ascii")
+        return bool(int(re.findall(r"SigCgt:\s+(\w+)", masks)[0], 16) >> (signal.SIGTERM - 1) & 1)
+
+    one.eventually(caught, "a handler")
+    os.kill(one.pid, signal.SIGTERM)
+    assert one.code() == 0
+    assert one.status() is None
+    one.process.stdin.close()
+
+
+# Output
+
+
+def test_a_flood_does_not_block_the_engine_even_if_nobody_reads(supervised: Make) -> None:
+    one = supervised("--flood", "12", "--endless-line", "2", "--non-utf8")
+    read, write = os.pipe()
+    try:
+        one.start(stdout=write)  # a pipe holds 64 KiB, and this one is never read
+        assert one.ready().starts == 1
+        os.kill(one.pid, signal.SIGTERM)
+        assert one.code() == 0
+    finally:
+        os.close(read)
+        os.close(write)
+    tail = one.end().exit.tail
+    assert len(tail) == 50 and tail[-1].startswith("listening on")
+
+
+def test_a_closed_output_does_not_cost_the_engine(supervised: Make) -> None:
+    one = supervised("--access-log")
+    read, write = os.pipe()
+    one.start(stdout=write)
+    os.close(write)
+    one.ready()
+    os.close(read)
+    for _ in range(3):
+        ask(one)
+    after = one.until(lambda shown: shown.counters and shown.counters.generated == 1 + 3 * 8)
+    assert (after.state, after.starts) == (READY, 1)
+
+
+def test_bytes_that_are_not_text_are_shown_as_such(supervised: Make) -> None:
+    one = supervised("--non-utf8", "--die-after", "0.2", "--load-silent", "60").start()
+    assert one.code() == 6
+    assert one.end().exit.tail == ("caf\ufffd \ufffd\ufffd\ufffd",)
+
+
+def test_with_a_log_file_the_output_goes_there(supervised: Make) -> None:
+    one = supervised("--say", "hello")
+    log = one.release / "engine.log"
+    one.start("--log", str(log))
+    one.ready()
+    one.eventually(lambda: "supervise: ready" in log.read_text(encoding="utf-8"))
+    assert "hello\n" in log.read_text(encoding="utf-8") and one.said() == ""
