@@ -7,9 +7,8 @@ import json
 from pathlib import PurePosixPath
 from typing import Any
 
-from appliance.catalog.stack import Draft, Stack
-from appliance.core.errors import ConfigFault
-from appliance.engines.base import Death, Launch, Place
+from appliance.catalog.stack import Stack
+from appliance.engines.base import Death, Engine, Launch, Place
 from appliance.supervise.plan import CounterTable, Phase
 
 VERSION = "2026.10.11549"
@@ -37,13 +36,13 @@ class LlamaCpp:
             "active": "llamacpp:requests_processing",
         },
     )
-    phases = (
+    phases: tuple[Phase, ...] = (
         Phase(r"load_model: loading model '(?:.*/)?(.+)'", r"loading \1"),
         Phase(r"loading draft model '(?:.*/)?(.+)'", r"loading the draft \1"),
         Phase(r"load_model: initializing, n_slots = (\d+), n_ctx_slot = (\d+)", r"preparing \1 x \2 tokens"),
         Phase(r"srv +init: model loaded", "loaded"),
     )
-    deaths = (
+    deaths: tuple[Death, ...] = (
         Death(
             r"couldn't bind HTTP server socket.*port: \d+",
             "the port is taken by another program",
@@ -127,31 +126,15 @@ def _settings(stack: Stack, place: Place) -> dict[str, Any]:
         # Up to 8 GiB of old prompts would otherwise be kept beside the KV cache.
         "cache_ram_mib": 0,
     }
-    if threads is not None:
-        settings["cpuparams.n_threads"] = threads
     if stack.draft.method == "draft-target":
-        settings |= _draft(stack.draft, place, threads)
-    return settings
-
-
-def _draft(draft: Draft, place: Place, threads: int | None) -> dict[str, Any]:
-    if draft.model is None or draft.k is None or place.draft is None:
-        missing = (
-            "draft.model" if draft.model is None else "draft.k" if draft.k is None else "the draft's file"
-        )
-        raise ConfigFault(
-            "a draft model cannot be served",
-            f"draft.method is draft-target, and {missing} is not set",
-            "set draft.model and draft.k, or --no-spec",
-        )
-    settings: dict[str, Any] = {
-        "speculative.types": ["DRAFT_SIMPLE"],
-        "speculative.draft.mparams.path": place.draft,
-        "speculative.draft.n_max": draft.k,
-    }
+        settings |= {
+            "speculative.types": ["DRAFT_SIMPLE"],
+            "speculative.draft.mparams.path": place.draft,
+            "speculative.draft.n_max": stack.draft.k,
+        }
     if threads is not None:
-        settings["speculative.draft.cpuparams.n_threads"] = threads
+        settings |= {"cpuparams.n_threads": threads, "speculative.draft.cpuparams.n_threads": threads}
     return settings
 
 
-ENGINE = LlamaCpp()
+ENGINE: Engine = LlamaCpp()

@@ -1,4 +1,4 @@
-"""The engine's program, for real: it sets what it is told, serves, ends at once, and says why it cannot start."""
+"""The engine's program, for real: it sets what it is told, serves, ends at once, says why it cannot start."""
 
 import http.client
 import json
@@ -147,7 +147,7 @@ def test_an_absent_draft_ends_it_and_is_diagnosed(start: Start, tmp_path: Path) 
 def test_a_draft_of_another_tokenizer_is_refused_though_the_engine_would_serve_on(
     start: Start, models_dir: Path, tmp_path: Path
 ) -> None:
-    """The tokenizer's family is one word of the metadata; another word of the same length makes another one."""
+    """One flag of the draft's metadata is enough to make it another tokenizer."""
     draft = (models_dir / place(load_entry("smollm2-135m-drop4"))).read_bytes()
     key = b"tokenizer.ggml.add_bos_token"
     flag = draft.index(key) + len(key) + 4  # after the key comes the value's type, 4 bytes

@@ -1,4 +1,4 @@
-"""Where model files lie: plain names for what is fetched, names with the recipe's hash for what is derived."""
+"""Where model files lie: a plain name if fetched, a name with the recipe's hash if derived."""
 
 import re
 
