@@ -7,6 +7,9 @@ Times are seconds of a monotonic clock. The way of a life:
 
 A start that failed before the first token of this supervisor is not repeated: it would fail again, and on a
 unified-memory machine each failed load costs minutes and memory that the driver gives back late.
+
+A chat probe asks for a token and the engine counts it: the counters include the probes, one token each. An
+idle engine is probed every `probe_every_s`; one with requests in flight only when its counters stand still.
 """
 
 from enum import Enum, auto
@@ -89,7 +92,7 @@ class Lifecycle:
         """The health probe reported. Once good, a token is owed, and only chat is asked."""
         eager = now - self._started_at < EAGER_S
         self._again[Do.HEALTH] = now + (EAGER_POLL_S if eager else POLL_S)
-        if good and self.state == STARTING and self._owed_since is None:
+        if good and self._running and self.state == STARTING and self._owed_since is None:
             self._owed_since = self.moved_at = now
             self.phase = "waiting for the first token"
 

@@ -63,6 +63,7 @@ def test_ready_takes_health_and_then_a_token() -> None:
     life.health(0, False)
     assert (life.state, life.due(1)) == (STARTING, [Do.HEALTH])
     life.health(1, True)
+    assert life.moved_at == 1
     assert (life.state, life.due(1)) == (STARTING, [Do.CHAT])
     life.chat(1, False, "HTTP 400")
     assert (life.state, life.due(1), life.due(2)) == (STARTING, [], [Do.CHAT])
@@ -276,6 +277,25 @@ def test_a_new_life_starts_with_clean_accounts() -> None:
     life.counted(22, Reading(progress=1, generated=1, active=0))
     assert Do.CHAT not in life.due(120)
     assert Do.CHAT in life.due(121)
+
+
+def test_an_answer_that_comes_late_does_not_revive_the_dead() -> None:
+    life = ready()
+    die(life, 20)
+    life.health(20.1, True)
+    life.chat(20.2, True)
+    assert (life.state, life.phase) == (STARTING, "restart 1 of 2 in 1 s")
+
+
+def test_a_new_life_does_not_wait_for_probes_of_the_old_one() -> None:
+    life = ready()
+    assert Do.CHAT in life.due(110)
+    die(life, 111)
+    assert life.due(112) == [Do.START]
+    life.started(112)
+    assert life.due(112) == [Do.HEALTH]
+    life.health(112, True)
+    assert life.due(112) == [Do.CHAT]
 
 
 # Stopping
