@@ -53,7 +53,7 @@ def main() -> int:
         return Supervisor(what, args.plan.resolve().parent, args.state, journal, guard).run()
     finally:
         guard.close()
-        journal.close(2.0)
+        journal.close(1.0)
 
 
 def _check(what: plan.Plan) -> None:

@@ -22,8 +22,7 @@ from appliance.supervise.plan import Plan
 from appliance.supervise.process import Engine, Guard
 from appliance.supervise.status import READY, STOPPED, WEDGED, Counters, Exit, Status
 
-TICK_S = {READY: 0.5}  # how long the loop may sleep by state; a signal, a death or a probe's answer wakes it
-BUSY_TICK_S = 0.1
+TICK_S = 0.1  # how long the loop may sleep; a signal, a death or a probe's answer wakes it
 HEARTBEAT_S = 1.0
 READ_STEP = 1 << 20  # bytes that count as progress: an idle engine's wake-ups read a few now and then
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -35,6 +34,8 @@ class Supervisor:
     def __init__(self, plan: Plan, folder: Path, state: Path, journal: Journal, guard: Guard) -> None:
         self._plan, self._folder, self._state = plan, folder, state
         self._journal, self._guard = journal, guard
+        self._pid = os.getpid()
+        self._pid_start = status.start_ticks(self._pid) or 0
         self._life = Lifecycle(plan.limits, time.monotonic(), plan.counters is not None)
         self._events: SimpleQueue[tuple[Any, int, Any]] = SimpleQueue()  # (what, of which life, result)
         self._engine: Engine | None = None
@@ -70,9 +71,8 @@ class Supervisor:
 
     def _hear(self) -> None:
         """Wait for an event for one tick at most, then take all that came."""
-        wait = TICK_S.get(self._life.state, BUSY_TICK_S)
         try:
-            self._take(*self._events.get(timeout=wait))
+            self._take(*self._events.get(timeout=TICK_S))
             while True:
                 self._take(*self._events.get_nowait())
         except Empty:
@@ -229,12 +229,11 @@ class Supervisor:
 
     def _snapshot(self) -> Status:
         life, wall = self._life, time.time()
-        pid = os.getpid()
         return Status(
             stack=self._plan.stack,
             digest=self._plan.digest,
-            pid=pid,
-            pid_start=status.start_ticks(pid) or 0,
+            pid=self._pid,
+            pid_start=self._pid_start,
             engine_pid=self._engine.pid if self._engine else None,
             state=life.state,
             phase=life.phase,

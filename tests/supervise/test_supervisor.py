@@ -67,7 +67,7 @@ def test_the_engine_runs_beside_its_plan_with_its_environment(supervised: Make) 
 
 
 def test_silence_is_no_stall_while_much_is_read(supervised: Make) -> None:
-    one = supervised("--load-reads", "2.5", stall_s=1.5).start()
+    one = supervised("--load-reads", "2.2", stall_s=1.3).start()
     assert one.ready().starts == 1
 
 
@@ -345,7 +345,7 @@ def test_a_stop_before_go_ends_with_zero(supervised: Make) -> None:
 
 
 def test_a_flood_does_not_block_the_engine_even_if_nobody_reads(supervised: Make) -> None:
-    one = supervised("--flood", "12", "--endless-line", "2", "--non-utf8")
+    one = supervised("--flood", "10", "--endless-line", "2", "--non-utf8")
     read, write = os.pipe()
     try:
         one.start(stdout=write)  # a pipe holds 64 KiB, and this one is never read
