@@ -4,7 +4,7 @@ import time
 from dataclasses import dataclass
 
 from appliance import engines
-from appliance.client.client import Client
+from appliance.client.client import Client, Timeouts
 from appliance.client.errors import NotReachable
 from appliance.core.errors import UsageFault
 from appliance.core.talk import Talk
@@ -61,7 +61,7 @@ class Managed:
     def wait(self, release: Release) -> Observed:
         """Wait until it is ready; raises EngineDied or NoProgress."""
         health = release.manifest["stack"]["health"]
-        with client(release) as asking:
+        with client(release, Timeouts(first_token_s=float(health["wedge_s"]))) as asking:
             return wait_ready(
                 self.runtime(release.runtime).observe,
                 lambda: answers(asking),
@@ -72,9 +72,10 @@ class Managed:
             )
 
 
-def client(release: Release) -> Client:
+def client(release: Release, timeouts: Timeouts | None = None) -> Client:
     """A client of a release's endpoint."""
-    return Client(f"http://127.0.0.1:{release.port}", str(release.manifest["stack"]["serve"]["name"]))
+    name = str(release.manifest["stack"]["serve"]["name"])
+    return Client(f"http://127.0.0.1:{release.port}", name, timeouts=timeouts)
 
 
 def answers(asking: Client) -> bool:

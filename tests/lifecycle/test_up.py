@@ -1,0 +1,237 @@
+"""`up`: from nothing to ready, again, over another, and back where it fails."""
+
+import os
+import signal
+import socket
+import sys
+
+import pytest
+
+from appliance.core.errors import EngineDied, MachineFault, NoProgress, UsageFault
+from appliance.lifecycle import change, up as up_module
+from appliance.lifecycle.managed import find
+from appliance.machine.ports import is_free
+from appliance.stack.resolve import resolve_machine
+from appliance.supervise.status import start_ticks
+from tests.lifecycle.conftest import Bench
+
+
+def pids(bench: Bench, name: str = "demo") -> set[int]:
+    where = bench.stack(name).observe().where
+    return {int(where["pid"]), int(where["engine_pid"])}
+
+
+def gone(numbers: set[int]) -> bool:
+    return all(start_ticks(pid) is None for pid in numbers)
+
+
+def test_up_ends_when_a_token_came_and_names_its_processes(bench: Bench) -> None:
+    outcome = bench.up("--load-lines", "3", "--load-every", "0.05", "--while-loading", "503")
+    assert not outcome.adopted
+    assert bench.stack().health().state == "ready"
+    assert "loading weights 3/3" in bench.talk.lines
+    assert bench.stack().folder.state().good == (1,)
+    assert all(start_ticks(pid) for pid in pids(bench))
+
+
+def test_up_again_adopts_what_runs(bench: Bench) -> None:
+    bench.up()
+    before = pids(bench)
+    assert bench.up().adopted
+    assert pids(bench) == before
+    assert len(bench.stack().folder.releases()) == 1
+
+
+def test_changed_settings_make_a_new_release_that_takes_the_old_one_s_place(bench: Bench) -> None:
+    bench.up()
+    before = pids(bench)
+    outcome = bench.up(sets=("draft.k=2",))
+    assert (outcome.release.number, outcome.adopted) == (2, False)
+    assert gone(before)
+
+
+def test_an_engine_that_dies_at_once_is_reported_with_its_last_lines_and_leaves_nothing(bench: Bench) -> None:
+    """Case 26."""
+    with pytest.raises(EngineDied) as caught:
+        bench.up("--die-after", "0.2", "--load-silent", "5", "--die-message", "boom", "--die-code", "3")
+    assert "boom" in caught.value.fix
+    assert bench.stack().health().state == "absent"
+    assert is_free(bench.port)
+
+
+def test_a_known_death_comes_with_its_cause_and_remedy(bench: Bench) -> None:
+    with pytest.raises(EngineDied) as caught:
+        bench.up("--die-after", "0.2", "--load-silent", "5", "--die-message", "fatal: out of cheese")
+    assert caught.value.why == "there is no cheese left"
+    assert caught.value.fix.startswith("buy some cheese")
+
+
+def test_health_200_without_tokens_is_not_ready(bench: Bench) -> None:
+    """Case 27."""
+    with pytest.raises(NoProgress) as caught:
+        bench.up("--mute-after", "0", sets=("health.wedge_s=0.5",))
+    assert caught.value.code == 7
+    assert bench.stack().health().state == "absent"
+
+
+def test_a_load_that_stands_still_is_no_progress(bench: Bench) -> None:
+    with pytest.raises(NoProgress):
+        bench.up("--load-silent", "30", sets=("health.stall_s=0.5",))
+
+
+def test_a_failed_up_puts_the_last_good_release_back(bench: Bench) -> None:
+    bench.up()
+    with pytest.raises(EngineDied):
+        bench.up("--die-after", "0.2", "--load-silent", "5")
+    assert bench.stack().health().state == "ready"
+    current = bench.stack().current()
+    assert current is not None
+    assert current.number == 1
+    assert "putting release 0001 back" in bench.talk.lines
+
+
+def test_an_interrupted_up_leaves_nothing_behind(bench: Bench) -> None:
+    def interrupt(line: str) -> None:
+        if line.startswith("loading weights"):
+            raise KeyboardInterrupt
+
+    bench.talk.on_line = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        bench.up("--load-lines", "50", "--load-every", "0.1")
+    assert bench.stack().health().state == "absent"
+    assert is_free(bench.port)
+
+
+def test_a_foreign_holder_of_the_port_is_named_before_anything_is_fetched(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Case 9."""
+    monkeypatch.setattr(up_module, "fetch", lambda *_: pytest.fail("it fetched"))
+    with socket.create_server(("127.0.0.1", bench.port)), pytest.raises(MachineFault) as caught:
+        bench.up()
+    assert str(bench.port) in caught.value.what
+    assert f"process {os.getpid()} ({sys.executable}" in caught.value.why or str(os.getpid()) in caught.value.why
+    assert not bench.stack().folder.exists()
+
+
+def test_another_stack_on_the_port_is_refused_and_swapped_with_replace(bench: Bench) -> None:
+    bench.up(name="one")
+    with pytest.raises(MachineFault) as caught:
+        bench.up(name="two")
+    assert "the stack one" in caught.value.why
+    assert "--replace" in caught.value.fix
+    before = pids(bench, "one")
+    bench.up(name="two", replace=True)
+    assert gone(before)
+    assert bench.stack("two").health().state == "ready"
+    assert bench.stack("one").health().state == "absent"
+
+
+def test_a_failed_swap_puts_the_other_stack_back(bench: Bench) -> None:
+    bench.up(name="one")
+    with pytest.raises(EngineDied):
+        bench.up("--die-after", "0.2", "--load-silent", "5", name="two", replace=True)
+    assert bench.stack("one").health().state == "ready"
+    assert bench.stack("two").health().state == "absent"
+
+
+def test_a_dead_stack_is_started_again_by_the_next_up(bench: Bench) -> None:
+    """A killed supervisor takes its engine along."""
+    bench.up()
+    before = pids(bench)
+    os.kill(int(bench.stack().observe().where["pid"]), signal.SIGKILL)
+    outcome = bench.up()
+    assert not outcome.adopted
+    assert outcome.release.number == 1
+    assert gone(before)
+
+
+def test_a_crash_loop_stops_and_says_so(bench: Bench) -> None:
+    """Case 28."""
+    import time
+
+    bench.up("--die-after-ready", "0.3", sets=("health.restarts=1",))
+    deadline = time.monotonic() + 20
+    while bench.stack().health().state != "exited" and time.monotonic() < deadline:
+        time.sleep(0.1)
+    health = bench.stack().health()
+    assert health.state == "exited"
+    status = bench.stack().observe().status
+    assert status is not None
+    assert status.starts == 2
+
+
+def test_verify_runs_at_the_end_and_counts(bench: Bench) -> None:
+    outcome = bench.up("--accepted", "2", verify=True, sets=("offers.json=false",))
+    assert outcome.report is not None
+    assert outcome.report.ok
+
+
+def test_rollback_goes_to_the_good_release_before(bench: Bench) -> None:
+    bench.up()
+    bench.up(sets=("draft.k=2",))
+    release, _ = change.rollback(bench.stack())
+    assert release.number == 1
+    assert bench.stack().health().state == "ready"
+    release, _ = change.rollback(bench.stack())
+    assert release.number == 2
+
+
+def test_rollback_without_another_good_release_is_refused(bench: Bench) -> None:
+    bench.up()
+    with pytest.raises(UsageFault, match="nothing to roll back to"):
+        change.rollback(bench.stack())
+    assert bench.stack().health().state == "ready"
+
+
+def test_restart_starts_a_new_life_of_the_same_release(bench: Bench) -> None:
+    bench.up()
+    before = pids(bench)
+    release, _ = change.restart(bench.stack())
+    assert release.number == 1
+    assert gone(before)
+    assert bench.stack().health().state == "ready"
+
+
+def test_down_stops_and_says_when_there_was_nothing(bench: Bench) -> None:
+    bench.up()
+    before = pids(bench)
+    assert change.down(bench.stack())
+    assert gone(before)
+    assert is_free(bench.port)
+    assert not change.down(bench.stack())
+
+
+def test_down_leaves_a_process_that_only_has_the_same_pid(bench: Bench) -> None:
+    import json
+    import subprocess
+
+    bench.up()
+    change.down(bench.stack())
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as other:
+        bench.stack().folder.remember_current(1)
+        record = {"pid": other.pid, "start": 1, "digest": "x", "folder": "/"}
+        (bench.stack().folder.run / "process.json").write_text(json.dumps(record))
+        change.down(bench.stack())
+        assert other.poll() is None
+        other.kill()
+
+
+def test_the_only_stack_needs_no_name_and_an_unknown_one_is_refused(bench: Bench) -> None:
+    settings = resolve_machine([f"paths.state={bench.folder}"], {})
+    with pytest.raises(UsageFault, match="no stack"):
+        find(settings, None, bench.talk)
+    bench.up(name="one")
+    assert find(settings, None, bench.talk).folder.name == "one"
+    with pytest.raises(UsageFault, match="no stack 'two'"):
+        find(settings, "two", bench.talk)
+
+
+def test_no_secret_of_the_user_reaches_the_engine(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Case 3: neither its environment nor its log has it."""
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    bench.up("--say-env", "HF_TOKEN")
+    for pid in pids(bench):
+        with open(f"/proc/{pid}/environ", "rb") as environ:
+            assert b"hf_secret" not in environ.read()
+    assert "hf_secret" not in (bench.stack().folder.run / "engine.log").read_text()
