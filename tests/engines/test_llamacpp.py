@@ -58,6 +58,7 @@ def test_the_program_is_run_by_path_with_its_settings_file() -> None:
     program = "/opt/spark-spec/programs/llamacpp_program.py"
     assert launch.argv == ("/opt/py/bin/python", program, "llamacpp.json")
     assert launch.files["llamacpp.json"].endswith("}\n")
+    assert launch.env == {"GOMP_SPINCOUNT": "1000"}
     assert launch == ENGINE.launch(stack(), PLACE)
 
 
