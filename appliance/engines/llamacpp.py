@@ -15,7 +15,7 @@ VERSION = "2026.10.11549"
 PROGRAM = "llamacpp_program.py"
 SETTINGS = "llamacpp.json"
 # How often a waiting thread looks before it sleeps. libgomp's own 300000 made the engine 5 to 100 times slower
-# on cores shared with other work, none at all (OMP_WAIT_POLICY=passive) 2 to 3 times slower on idle ones.
+# on cores shared with other work, none at all (OMP_WAIT_POLICY=passive) up to 3 times slower on free ones.
 SPINS = "1000"
 
 
