@@ -1,23 +1,24 @@
 """The loop to ready: as long as something moves it waits; when nothing moves, or all is over, it says so."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from appliance.core.errors import EngineDied, NoProgress, SparkSpecError
-from appliance.engines import diagnose
-from appliance.engines.base import Death
+from appliance.engines.base import Death, diagnose
 from appliance.health.state import ABSENT, Health, classify
 from appliance.runtime.base import Observed
 from appliance.supervise import status
 
-FAST_S, SLOW_S = 0.1, 1.0
+FAST_S, SLOW_S = 0.05, 1.0
 FAST_FOR_S = 20.0
 SPEAK_FIRST_S = 30.0
+SHOWN_LINES = 10
 
 
 def wait_ready(
     observe: Callable[[], Observed],
     answers: Callable[[], bool],
+    last_lines: Callable[[], Sequence[str]],
     deaths: tuple[Death, ...],
     *,
     stall_s: float,
@@ -26,9 +27,10 @@ def wait_ready(
 ) -> Observed:
     """Wait until the engine is ready and a token came back through the published port.
 
-    `answers` asks for one and is True when it came. Raises EngineDied with a diagnosis and the last lines, or
-    NoProgress when nothing moved for `stall_s`, or when a ready engine owes us a token for `wedge_s`. The
-    supervisor watches the same bounds from inside and knows more, so it is given time to speak first.
+    `answers` asks for one and is True when it came; `last_lines` is the log, for a death that left no word.
+    Raises EngineDied with a diagnosis and the last lines, or NoProgress when nothing moved for `stall_s`, or
+    when a ready engine owes us a token for `wedge_s`. The supervisor watches the same bounds from inside and
+    knows more, so it is given time to speak first.
     """
     begun = moved = time.monotonic()
     last: tuple[object, ...] = ()
@@ -41,36 +43,46 @@ def wait_ready(
         say(health)
         if health.state == status.READY and answers():
             return observed
-        ended = verdict(observed, health, deaths)
-        if ended:
-            raise ended
+        if is_over(observed, health):
+            raise verdict(observed, health, last_lines(), deaths)
         silence = time.monotonic() - moved
         patience = wedge_s if health.state == status.READY else stall_s
         if silence > SPEAK_FIRST_S + (patience if observed.status else 0.0):
             raise NoProgress(
-                "the engine is not ready", f"nothing moved for {silence:.0f} s while {health.phase or health.state}",
-                "`spark-spec logs` shows where it stands; health.stall_s sets the patience",
-            )  # fmt: skip
+                "the engine is not ready",
+                f"nothing moved for {silence:.0f} s while {health.phase or health.state}",
+                with_lines("health.stall_s sets the patience; `spark-spec logs` shows more", last_lines()),
+            )
         time.sleep(FAST_S if time.monotonic() - begun < FAST_FOR_S else SLOW_S)
 
 
-def verdict(observed: Observed, health: Health, deaths: tuple[Death, ...]) -> SparkSpecError | None:
-    """The error for a start that is over, or None where it may yet succeed. Pure."""
-    tail = observed.status.exit.tail if observed.status and observed.status.exit else ()
-    if health.state == status.WEDGED:
-        return NoProgress("the engine is wedged", health.reason, _lines(tail, "`spark-spec logs` shows more"))
-    if health.state in (status.EXITED, status.STOPPED, ABSENT):
-        known = diagnose(tail, deaths)
-        why = known.why if known else health.reason or "it is gone"
-        fix = known.fix if known else "read the last lines"
-        stalled = bool(observed.status and observed.status.exit and observed.exit_code == NoProgress.code)
-        kind = NoProgress if stalled else EngineDied
-        return kind(
-            "the engine did not become ready" if stalled else "the engine died", why, _lines(tail, fix)
+def is_over(observed: Observed, health: Health) -> bool:
+    """Whether this start failed. One that the runtime repeats is over too: it would fail alike."""
+    return (
+        health.state in (status.WEDGED, status.EXITED, status.STOPPED, ABSENT)
+        or (observed.restarts > 0 and health.state == status.STARTING)
+    )  # fmt: skip
+
+
+def verdict(
+    observed: Observed, health: Health, lines: Sequence[str], deaths: tuple[Death, ...]
+) -> SparkSpecError:
+    """The error for a start that is over. Pure."""
+    ended = observed.status.exit if observed.status else None
+    tail = ended.tail if ended and ended.tail else tuple(lines)
+    if health.state == status.WEDGED or (ended and ended.wedged):
+        return NoProgress(
+            "the engine does not get ready",
+            (ended.reason if ended else "") or health.reason,
+            with_lines("read the last lines; health.stall_s and health.wedge_s set the patience", tail),
         )
-    return None
+    known = diagnose(tail, deaths)
+    why = known.why if known else (ended.reason if ended else "") or health.reason or "it is gone"
+    fix = known.fix if known else "read the last lines"
+    return EngineDied("the engine died", why, with_lines(fix, tail))
 
 
-def _lines(tail: tuple[str, ...], fix: str) -> str:
-    last = "\n".join(f"    {line}" for line in tail[-10:])
-    return f"{fix}\n  last lines:\n{last}" if last else fix
+def with_lines(fix: str, tail: Sequence[str]) -> str:
+    """A remedy, and the last lines of the log below it."""
+    shown = "\n".join(f"    {line}" for line in tail[-SHOWN_LINES:])
+    return f"{fix}\n  last lines:\n{shown}" if shown else fix

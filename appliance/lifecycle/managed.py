@@ -9,7 +9,7 @@ from appliance.client.errors import NotReachable
 from appliance.core.errors import UsageFault
 from appliance.core.talk import Talk
 from appliance.health.state import Health, classify
-from appliance.health.wait import wait_ready
+from appliance.health.wait import SHOWN_LINES, wait_ready
 from appliance.machine.facts import RuntimeName
 from appliance.runtime.base import ABSENT, Observed, Runtime
 from appliance.runtime.choose import runtime
@@ -65,6 +65,7 @@ class Managed:
             return wait_ready(
                 self.runtime(release.runtime).observe,
                 lambda: answers(asking),
+                lambda: list(self.runtime(release.runtime).logs(follow=False, lines=SHOWN_LINES)),
                 engines.get(release.manifest["engine"]["name"]).deaths,
                 stall_s=float(health["stall_s"]),
                 wedge_s=float(health["wedge_s"]),

@@ -16,7 +16,8 @@ class Observed:
     """What is there of a stack right now.
 
     `exists`: something of it is there, running or ended. `digest` is that of the release it was started from.
-    `where` names it for a person and for `status --json`: pid, or container and image ids.
+    `restarts`: how often the runtime itself started it again. `where` names it for a person and for
+    `status --json`: pid, or container and image ids.
     """
 
     exists: bool = False
@@ -24,6 +25,7 @@ class Observed:
     digest: str | None = None
     status: Status | None = None
     exit_code: int | None = None
+    restarts: int = 0
     where: Mapping[str, str] = field(default_factory=dict)
 
 

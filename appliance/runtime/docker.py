@@ -59,6 +59,7 @@ class DockerRuntime:
             digest=container.labels.get("spark-spec.digest"),
             status=self._status(container),
             exit_code=None if alive else int(state["ExitCode"]),
+            restarts=int(container.attrs["RestartCount"]),
             where={
                 "container": str(container.id),
                 "container_name": str(container.name),

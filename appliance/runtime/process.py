@@ -10,6 +10,7 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TextIO
 
 from appliance.core.errors import EngineDied, MachineFault
 from appliance.core.paths import write_atomic
@@ -85,16 +86,22 @@ class ProcessRuntime:
         path = self.run / LOG
         if not path.exists():
             return
-        with path.open(encoding="utf-8", errors="replace") as stream:
+        stream = path.open(encoding="utf-8", errors="replace")
+        try:
             yield from deque((line.rstrip("\n") for line in stream), maxlen=lines)
             while follow:
                 line = stream.readline()
                 if line:
                     yield line.rstrip("\n")
+                elif _rotated(stream, path):
+                    stream.close()
+                    stream = path.open(encoding="utf-8", errors="replace")
                 elif not self.observe().alive:
                     return
                 else:
                     time.sleep(0.2)
+        finally:
+            stream.close()
 
     def _record(self) -> Mapping[str, object] | None:
         try:
@@ -105,7 +112,7 @@ class ProcessRuntime:
 
     @staticmethod
     def _alive(record: Mapping[str, object]) -> bool:
-        return status.start_ticks(int(str(record["pid"]))) == record["start"]
+        return record["start"] is not None and status.start_ticks(int(str(record["pid"]))) == record["start"]
 
     def _end(self, record: Mapping[str, object]) -> None:
         """SIGTERM, a bounded wait, SIGKILL; the engine cannot outlive its supervisor."""
@@ -144,3 +151,11 @@ class ProcessRuntime:
     def _output(self) -> str:
         text = (self.run / "supervisor.out").read_text(encoding="utf-8", errors="replace").strip()
         return text[-500:] or "it printed nothing"
+
+
+def _rotated(stream: TextIO, path: Path) -> bool:
+    """Whether the log we read was put aside and a new one begun."""
+    try:
+        return path.stat().st_ino != os.fstat(stream.fileno()).st_ino
+    except FileNotFoundError:
+        return False

@@ -146,6 +146,7 @@ def _manifest(
         "engine": {"name": engine.name, "version": engine.version()},
         "image": image,
         "models": [entry.manifest() for entry in stack_models(stack)],
+        "models_folder": machine.models,
         "stack": stack.model_dump(mode="json", by_alias=True),
         "files": {path: hashlib.sha256(text.encode()).hexdigest() for path, text in sorted(files.items())},
     }

@@ -1,0 +1,61 @@
+"""The same stack without speculation, beside it for a while: what a comparison is held against."""
+
+import contextlib
+import json
+import shutil
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+from appliance.catalog.stack import Draft, Stack
+from appliance.lifecycle.managed import Managed
+from appliance.lifecycle.prepare import publish
+from appliance.machine.facts import Machine, this_machine
+from appliance.stack.release import Release, StackFolder
+from appliance.stack.render import render
+
+SUFFIX = "-nospec"
+
+
+@contextlib.contextmanager
+def baseline(stack: Managed, release: Release) -> Iterator[Release]:
+    """The release's twin without a draft, ready on a free port; gone afterwards, whatever happens.
+
+    Raises what a start raises.
+    """
+    twin = Managed(StackFolder(stack.folder.home, stack.folder.name[: 40 - len(SUFFIX)] + SUFFIX), stack.talk)
+    with twin.folder.lock():
+        remove(twin)
+        try:
+            rendered = render(_without_draft(release), _machine(release, stack.folder.home), twin.folder.name)
+            started = publish(twin, rendered)
+            twin.start(started)
+            twin.wait(started)
+            yield started
+        finally:
+            remove(twin)
+
+
+def remove(twin: Managed) -> None:
+    """Stop it and forget it; its folder goes but for the lock, which is held."""
+    twin.stop()
+    for path in twin.folder.folder.iterdir():
+        if path.name != "lock":
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def _without_draft(release: Release) -> Stack:
+    stack = Stack.model_validate_json(json.dumps(release.manifest["stack"]))
+    serve = stack.serve.model_copy(update={"port": _free_port()})
+    return stack.model_copy(update={"draft": Draft(), "serve": serve})
+
+
+def _machine(release: Release, state: Path) -> Machine:
+    """The machine as it was when the release was rendered: the same models."""
+    return this_machine(release.runtime, Path(release.manifest["models_folder"]), state)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
