@@ -35,7 +35,7 @@ def ask(
       spark-spec ask "Why is the sky blue?"
       cat notes.txt | spark-spec ask -
     """
-    from appliance.lifecycle.managed import client, find
+    from appliance.lifecycle.managed import client, find, running
     from appliance.stack.resolve import resolve_machine
 
     if question == "-":
@@ -46,10 +46,7 @@ def ask(
         )
     talk = Terminal()
     stack = find(resolve_machine([], os.environ), name, talk)
-    release = stack.current()
-    if release is None:
-        raise UsageFault(f"the stack {stack.folder.name} is down", "nobody is there to ask",
-                         "bring it up: spark-spec up PRESET")  # fmt: skip
+    release = running(stack)
     messages = [{"role": "system", "content": system}] if system else []
     messages.append({"role": "user", "content": question})
     with client(release) as asking:

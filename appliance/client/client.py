@@ -86,7 +86,7 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Close the idle connections."""
+        """Cut all requests under way, in all threads, and take no more."""
         self._connections.close()
 
     def models(self) -> tuple[str, ...]:
@@ -159,22 +159,22 @@ class Client:
                   "stream_options": {"include_usage": True} if stream else None, "seed": seed}  # fmt: skip
         given = {name: value for name, value in asked.items() if value is not None} | dict(extra or {})
         payload = json.dumps(given).encode()
-        start = time.perf_counter()
-        deadline = time.monotonic() + self.timeouts.first_token_s
-        gathering = Gathering(time.perf_counter, start, on_text)
+        patience = self.timeouts.first_token_s
         headers = self._headers() | {"Content-Type": "application/json"}
-        with exchange(self._connections, "POST", f"{self._path}/{path}", payload, headers, deadline) as body:
+        with exchange(self._connections, "POST", f"{self._path}/{path}", payload, headers, patience) as body:
             self._refuse_errors(body)
+            gathering = Gathering(time.perf_counter, body.sent_at, on_text)
             if stream:
-                self._read_stream(body, gathering, deadline)
+                self._read_stream(body, gathering)
             else:
-                gathering.take(_object(body.whole(deadline, MOST_BODY)), streamed=False)
+                gathering.take(_object(body.whole(body.deadline, MOST_BODY)), streamed=False)
             return gathering.answer()
 
-    def _read_stream(self, body: Body, gathering: Gathering, deadline: float) -> None:
+    def _read_stream(self, body: Body, gathering: Gathering) -> None:
         if "text/event-stream" not in body.header("Content-Type"):
             raise malformed("it is no event stream, though a stream was asked for")
         events = Events()
+        deadline = body.deadline
         end = time.monotonic() + self.timeouts.answer_s
         while not events.done:
             piece = body.read(min(deadline, end))
@@ -185,7 +185,6 @@ class Client:
                 gathering.take(event, streamed=True)
             if found and gathering.started:
                 deadline = time.monotonic() + self.timeouts.silence_s
-        body.drain()
 
     def _headers(self) -> dict[str, str]:
         return {"Authorization": f"Bearer {self._key}"} if self._key else {}

@@ -1,8 +1,9 @@
 """One request and its body, each read with an end; however it is left, the server sees it at once."""
 
+import socket
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from http.client import BadStatusLine, HTTPConnection, HTTPException, HTTPResponse
 
 from appliance.client.connections import Connections
@@ -10,17 +11,21 @@ from appliance.client.errors import SEE_LOGS, BrokenAnswer, NotReachable, Silent
 from appliance.client.sse import excerpt
 
 PIECE = 65536
-DRAIN_S = 0.5
 
 
 class Body:
-    """The body of an answer whose status line has come."""
+    """The body of an answer whose status line has come.
 
-    def __init__(self, connection: HTTPConnection, deadline: float) -> None:
-        self._sock = connection.sock  # http.client forgets it as soon as the server says `Connection: close`
-        self._sock.settimeout(_left(deadline))
-        self._response: HTTPResponse = connection.getresponse()
-        self.status = self._response.status
+    `sent_at` is when the request went out, once the connection stood, by time.perf_counter; `deadline` is the
+    end of the patience it was sent with, by time.monotonic.
+    """
+
+    def __init__(self, sock: socket.socket, response: HTTPResponse, sent_at: float, deadline: float) -> None:
+        self._sock = sock  # http.client forgets it as soon as the server says `Connection: close`
+        self._response = response
+        self.sent_at = sent_at
+        self.deadline = deadline
+        self.status = response.status
 
     def header(self, name: str) -> str:
         return self._response.headers.get(name, "")
@@ -50,16 +55,8 @@ class Body:
             pieces.append(piece)
         return b"".join(pieces)[:most]
 
-    def drain(self) -> None:
-        """After the last event: read the end of the body, so that the connection can serve again."""
-        with suppress(Silent, BrokenAnswer):
-            self.read(time.monotonic() + DRAIN_S)
-
-    def leave(self) -> bool:
-        """Close the response. True where it was read to its end."""
-        whole = self._response.isclosed() or self._response.length == 0
+    def close(self) -> None:
         self._response.close()
-        return whole
 
 
 @contextmanager
@@ -69,41 +66,41 @@ def exchange(
     path: str,
     payload: bytes | None,
     headers: dict[str, str],
-    deadline: float,
+    patience_s: float,
 ) -> Iterator[Body]:
-    """Send a request and hand over the body of its answer. `deadline` is for the answer's beginning.
+    """Send a request and hand over the body of its answer, which begins within `patience_s`.
 
     Raises NotReachable, Silent, BrokenAnswer.
     """
     try:
-        connection = connections.borrow()
+        connection, sock = connections.open()
     except OSError as error:
         raise unreachable(error) from None
-    reusable = False
     try:
-        body = _send(connection, method, path, payload, headers, deadline)
+        body = _send(connection, sock, method, path, payload, headers, patience_s)
         try:
             yield body
         finally:
-            reusable = body.leave()
+            body.close()
     finally:
-        if reusable:
-            connections.give_back(connection)
-        else:
-            connection.close()
+        connections.done(connection, sock)
 
 
 def _send(
     connection: HTTPConnection,
+    sock: socket.socket,
     method: str,
     path: str,
     payload: bytes | None,
     headers: dict[str, str],
-    deadline: float,
+    patience_s: float,
 ) -> Body:
     try:
-        connection.request(method, path, body=payload, headers=headers)
-        return Body(connection, deadline)
+        sent_at = time.perf_counter()
+        deadline = time.monotonic() + patience_s
+        connection.request(method, path, body=payload, headers=headers | {"Connection": "close"})
+        sock.settimeout(_left(deadline))
+        return Body(sock, connection.getresponse(), sent_at, deadline)
     except TimeoutError:
         raise Silent("no answer began", "the server took the request and stayed silent", SEE_LOGS) from None
     except OSError as error:  # among them RemoteDisconnected: closed without a word

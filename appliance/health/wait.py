@@ -76,8 +76,9 @@ def verdict(
             (ended.reason if ended else "") or health.reason,
             with_lines("read the last lines; health.stall_s and health.wedge_s set the patience", tail),
         )
-    known = diagnose(tail, deaths)
-    why = known.why if known else (ended.reason if ended else "") or health.reason or "it is gone"
+    reason = (ended.reason if ended else "") or health.reason
+    known = diagnose((*tail, reason), deaths)
+    why = known.why if known else reason or "it is gone"
     fix = known.fix if known else "read the last lines"
     return EngineDied("the engine died", why, with_lines(fix, tail))
 

@@ -1,7 +1,6 @@
 """The same stack without speculation, beside it for a while: what a comparison is held against."""
 
 import contextlib
-import json
 import shutil
 import socket
 from collections.abc import Iterator
@@ -45,7 +44,7 @@ def remove(twin: Managed) -> None:
 
 
 def _without_draft(release: Release) -> Stack:
-    stack = Stack.model_validate_json(json.dumps(release.manifest["stack"]))
+    stack = release.stack()
     serve = stack.serve.model_copy(update={"port": _free_port()})
     return stack.model_copy(update={"draft": Draft(), "serve": serve})
 

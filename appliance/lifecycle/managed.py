@@ -73,6 +73,18 @@ class Managed:
             )
 
 
+def running(stack: Managed) -> Release:
+    """The release that is meant to run. Raises UsageFault where the stack is down."""
+    release = stack.current()
+    if release is None:
+        raise UsageFault(
+            f"the stack {stack.folder.name} is down",
+            "there is no endpoint",
+            "bring it up: spark-spec up PRESET",
+        )
+    return release
+
+
 def client(release: Release, timeouts: Timeouts | None = None) -> Client:
     """A client of a release's endpoint."""
     name = str(release.manifest["stack"]["serve"]["name"])

@@ -3,11 +3,12 @@
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from appliance.core.errors import NotGoodEnough, SparkSpecError
 from appliance.core.talk import Talk
 from appliance.health.state import classify
-from appliance.lifecycle.managed import Managed, client
+from appliance.lifecycle.managed import Managed
 from appliance.lifecycle.port import clear_port
 from appliance.lifecycle.prepare import fetch, machine_for, publish
 from appliance.runtime.base import Observed
@@ -16,7 +17,9 @@ from appliance.stack.release import Release, StackFolder
 from appliance.stack.render import render
 from appliance.stack.resolve import Resolved
 from appliance.supervise import status
-from appliance.verify.verify import VerifyReport, verify
+
+if TYPE_CHECKING:
+    from appliance.verify.report import VerifyReport
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,7 @@ class Outcome:
     release: Release
     observed: Observed
     adopted: bool
-    report: VerifyReport | None
+    report: "VerifyReport | None"
 
 
 def up(resolved: Resolved, wanted: Wanted, talk: Talk) -> Outcome:
@@ -50,7 +53,7 @@ def up(resolved: Resolved, wanted: Wanted, talk: Talk) -> Outcome:
         running = adoptable(resolved, wanted, stack)
         if running is not None:
             talk.say(f"release {running.number:04d} runs already ({running.runtime})")
-            return _prove(stack, running, resolved, wanted, adopted=True)
+            return _prove(stack, running, wanted, adopted=True)
         runtime = choose(wanted.runtime, talk)
         rendered = render(resolved.stack, machine_for(resolved, runtime), wanted.name)
         other = clear_port(resolved.stack.serve.port, stack, replace=wanted.replace, talk=talk)
@@ -59,7 +62,7 @@ def up(resolved: Resolved, wanted: Wanted, talk: Talk) -> Outcome:
         with ExitStack() as held:
             if other is not None:
                 held.enter_context(other.folder.lock())
-            return _swap(stack, release, other, resolved, wanted)
+            return _swap(stack, release, other, wanted)
 
 
 def adoptable(resolved: Resolved, wanted: Wanted, stack: Managed) -> Release | None:
@@ -76,9 +79,7 @@ def adoptable(resolved: Resolved, wanted: Wanted, stack: Managed) -> Release | N
     return current if same and health.state in (status.STARTING, status.READY) else None
 
 
-def _swap(
-    stack: Managed, release: Release, other: Managed | None, resolved: Resolved, wanted: Wanted
-) -> Outcome:
+def _swap(stack: Managed, release: Release, other: Managed | None, wanted: Wanted) -> Outcome:
     """Stop what runs, start the release, prove it; on any failure put back what ran."""
     before = stack.current() if stack.observe().alive else None
     displaced = other.current() if other else None
@@ -88,7 +89,7 @@ def _swap(
             stack.talk.say(f"taking down {other.folder.name}, which held the port")
             other.stop()
         stack.start(release)
-        return _prove(stack, release, resolved, wanted, adopted=False)
+        return _prove(stack, release, wanted, adopted=False)
     except BaseException as error:
         if not (isinstance(error, NotGoodEnough) and before is None and displaced is None):
             _put_back(stack, release, before, other, displaced)
@@ -117,20 +118,15 @@ def _put_back(
         stack.talk.say(f"could not put it back: {error.what}: {error.why}")
 
 
-def _prove(stack: Managed, release: Release, resolved: Resolved, wanted: Wanted, *, adopted: bool) -> Outcome:
+def _prove(stack: Managed, release: Release, wanted: Wanted, *, adopted: bool) -> Outcome:
     """Wait for ready, verify where asked for, and mark the release good."""
     observed = stack.wait(release)
     report = None
     if wanted.verify:
+        from appliance.lifecycle.prove import check  # what only a verification needs
+
         stack.talk.phase("verifying")
-        with client(release) as asking:
-            report = verify(
-                asking,
-                resolved.stack.offers,
-                expects_speculation=resolved.stack.draft.method != "none",
-                read_counters=stack.counters,
-                quick=True,
-            )
+        report = check(stack, release, quick=True)
         if not report.ok:
             raise NotGoodEnough(*report.complaint())
     stack.folder.remember_good(release.number)

@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from appliance.catalog.stack import Stack
 from appliance.core.errors import ConfigFault, MachineFault
 from appliance.core.paths import write_atomic
 from appliance.machine.facts import RuntimeName
@@ -42,6 +43,10 @@ class Release:
     @property
     def runtime(self) -> RuntimeName:
         return "docker" if self.manifest["runtime"] == "docker" else "process"
+
+    def stack(self) -> Stack:
+        """What it runs."""
+        return Stack.model_validate_json(json.dumps(self.manifest["stack"]))
 
     def intact(self) -> bool:
         """Whether each file is still what the manifest says."""

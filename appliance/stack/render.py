@@ -15,6 +15,7 @@ from typing import Any
 from appliance import __version__, engines
 from appliance.catalog.entries import Entry, load_entry
 from appliance.catalog.stack import Stack
+from appliance.core.errors import ConfigFault
 from appliance.engines.base import Engine, Launch, Place
 from appliance.images.versions import reference
 from appliance.machine.facts import Machine
@@ -40,9 +41,18 @@ class Rendered:
 
 
 def stack_models(stack: Stack) -> tuple[Entry, ...]:
-    """The models a stack needs, target first. Raises ConfigFault on one the catalog does not have."""
+    """The models a stack needs, target first. Raises ConfigFault on one the catalog does not have, or one whose
+    context is shorter than what is to be served."""
     wanted = [stack.target.model] + ([stack.draft.model] if stack.draft.model else [])
-    return tuple(load_entry(model) for model in wanted)
+    entries = tuple(load_entry(model) for model in wanted)
+    for entry in entries:
+        if stack.serve.max_seq_len > entry.context_length:
+            raise ConfigFault(
+                f"serve.max_seq_len {stack.serve.max_seq_len} is more than {entry.id} can do",
+                f"it was made for {entry.context_length} tokens",
+                f"set serve.max_seq_len to {entry.context_length} or less",
+            )
+    return entries
 
 
 def stack_image(stack: Stack) -> str:

@@ -1,0 +1,58 @@
+"""A running release held against its promises, and against itself without speculation."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from appliance.core.errors import UsageFault
+from appliance.lifecycle.baseline import baseline
+from appliance.lifecycle.managed import Managed, client
+from appliance.stack.release import Release
+from appliance.verify.acceptance import Acceptance, between
+from appliance.verify.compare import Comparison, collect, compare
+from appliance.verify.report import Check, VerifyReport
+from appliance.verify.speculation import settled
+from appliance.verify.verify import verify
+
+
+@dataclass(frozen=True)
+class Held:
+    """A comparison with the baseline, and what speculation did during it."""
+
+    comparison: Comparison
+    acceptance: Acceptance | None
+
+
+def check(
+    stack: Managed, release: Release, *, quick: bool, on_check: Callable[[Check], None] | None = None
+) -> VerifyReport:
+    """Verify what the release's preset declares."""
+    promised = release.stack()
+    with client(release) as asking:
+        return verify(
+            asking,
+            promised.offers,
+            expects_speculation=promised.draft.method != "none",
+            read_counters=stack.counters,
+            quick=quick,
+            on_check=on_check,
+        )
+
+
+def against_baseline(stack: Managed, release: Release) -> Held:
+    """The same greedy prompts with speculation and, on a twin without a draft, without it."""
+    if release.stack().draft.method == "none":
+        raise UsageFault(
+            f"{stack.folder.name} does not speculate",
+            "it is its own baseline",
+            "name a stack with a draft, or bring one up: spark-spec up demo",
+        )
+    stack.talk.phase("asking with speculation")
+    before = stack.counters()
+    with client(release) as asking:
+        speculated = collect(asking)
+    after = settled(stack.counters, time.time())
+    with baseline(stack, release) as twin, client(twin) as asking:
+        stack.talk.phase("asking without speculation")
+        plain = collect(asking, margins=True)
+    return Held(compare(speculated, plain), between(before, after) if before and after else None)
