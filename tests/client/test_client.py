@@ -256,16 +256,27 @@ def test_ctrl_c_in_the_middle_closes_the_connection_at_once() -> None:
         assert up.gone.wait(5)
 
 
-def test_a_connection_is_used_again_but_not_after_an_error() -> None:
-    replies = iter([Reply(), Reply(), Reply(cut_after=1), Reply()])
-    with Upstream(lambda _body: next(replies)) as up, Client(up.base_url, MODEL, timeouts=QUICK) as client:
-        for _ in range(2):
-            client.chat(HI, max_tokens=8, temperature=0.0)
-        assert up.connections == 1
+def test_no_connection_is_used_twice() -> None:
+    """llama.cpp closes a connection after a stream although it announced to keep it."""
+    with Upstream() as up, Client(up.base_url, MODEL, timeouts=QUICK) as client:
+        for stream in (True, False, True):
+            client.chat(HI, max_tokens=8, temperature=0.0, stream=stream)
+        assert up.connections == 3
+        assert {headers["Connection"] for headers in up.headers} == {"close"}
+
+
+def test_closing_the_client_cuts_requests_of_other_threads() -> None:
+    heard = threading.Event()
+    with Upstream(Reply(hang_after=2)) as up, ThreadPoolExecutor(1) as pool:
+        client = Client(up.base_url, MODEL, timeouts=QUICK)
+        asked = pool.submit(client.chat, HI, max_tokens=8, temperature=0.0, on_text=lambda _text: heard.set())
+        assert heard.wait(5)
+        client.close()
         with pytest.raises(BrokenAnswer):
-            client.chat(HI, max_tokens=8, temperature=0.0)
-        client.chat(HI, max_tokens=8, temperature=0.0)
-        assert up.connections == 2
+            asked.result(5)
+        assert up.gone.wait(5)
+        with pytest.raises(NotReachable, match="does not answer"):
+            client.models()
 
 
 def test_one_client_serves_many_threads() -> None:
@@ -280,7 +291,6 @@ def test_one_client_serves_many_threads() -> None:
 
         with ThreadPoolExecutor(8) as pool:
             assert list(pool.map(one, range(40))) == [f"n{number}" for number in range(40)]
-    assert up.connections <= 8
 
 
 SECRET = "sk-very-secret"
@@ -332,22 +342,3 @@ def test_every_error_is_told_in_three_lines(free_port: int) -> None:
         client.models()
     error = caught.value
     assert error.what and error.why and error.fix
-
-
-def test_an_idle_connection_the_server_closed_is_not_used() -> None:
-    said = b'{"data": [{"id": "fake"}]}'
-    closed = threading.Semaphore(0)
-    with socket.create_server(("127.0.0.1", 0)) as server:
-
-        def serve() -> None:
-            for _ in range(2):
-                with server.accept()[0] as connection:
-                    connection.recv(4096)
-                    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(said), said))
-                closed.release()
-
-        threading.Thread(target=serve, daemon=True).start()
-        with Client(f"http://127.0.0.1:{server.getsockname()[1]}", MODEL, timeouts=QUICK) as client:
-            for _ in range(2):
-                assert client.models() == (MODEL,)
-                assert closed.acquire(timeout=5)
