@@ -143,6 +143,19 @@ def test_end_of_file_before_the_answer_is_not_reachable() -> None:
             client.models()
 
 
+def test_a_body_shorter_than_announced_is_cut_off() -> None:
+    def serve(server: socket.socket) -> None:
+        with server.accept()[0] as connection:
+            connection.recv(4096)
+            connection.sendall(b'HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{"data": []}')
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=serve, args=(server,), daemon=True).start()
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+        with Client(url, MODEL, timeouts=QUICK) as client, pytest.raises(BrokenAnswer, match="cut off"):
+            client.models()
+
+
 def test_503_is_not_reachable_and_says_when_to_come_back() -> None:
     with (
         Upstream(Reply(status=503, headers={"Retry-After": "7"})) as up,

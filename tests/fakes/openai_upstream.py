@@ -268,8 +268,9 @@ def _events(path: str, body: Json, reply: Reply) -> list[bytes]:
     if reply.error is not None:
         return [_event(chunk) for chunk in [*chunks, {"error": {"message": reply.error}}]]
     if reply.finish is not None:
-        last: Json = {"index": 0, "finish_reason": reply.finish} | ({"delta": {}} if chat else {"text": ""})
-        chunks.append({"choices": [last | _iterations(reply)]})
+        last: Json = {"index": 0, "finish_reason": reply.finish, **_iterations(reply)}
+        last["delta" if chat else "text"] = {} if chat else ""
+        chunks.append({"choices": [last]})
     if reply.usage and body.get("stream_options", {}).get("include_usage"):
         chunks.append({"choices": [], **_figures(reply)})
     done = [b"data: [DONE]\n\n"] if reply.done else []

@@ -18,6 +18,7 @@ def answer(text: str, finish: str = "stop", **more: object) -> Answer:
     [
         "!" * 48, "!" * 5000, "Well" + "!" * 300, "Sure: " + " the" * 40, "\n" * 5 + "a" * 64, "the " * 40,
         "Yes." + "\n" * 100, '{"city":' + " " * 200, "Ответ:" + " да" * 60, "haha" * 30, "0" * 500,
+        "A sound beginning, longer than what follows. " * 4 + "!" * 64,
     ],
 )  # fmt: skip
 def test_one_token_to_the_limit_is_garble(text: str) -> None:
@@ -52,7 +53,8 @@ def test_babble_and_ornaments_pass(text: str, finish: str) -> None:
     [
         "Hi<|im_end|>", "<|channel|>analysis<|message|>We", "<s>Hello", "Bye</s>", "[INST] Hi [/INST]",
         "analysisThe user asks.assistantfinalParis.", "x assistantcommentary to=functions.f", "a<end_of_turn>",
-        "<\uff5cend\u2581of\u2581sentence\uff5c>", "[TOOL_CALLS] []", "<<SYS>>be nice", "analysisWe need to answer.", "a<unk>b",
+        "<\uff5cend\u2581of\u2581sentence\uff5c>", "[TOOL_CALLS] []",
+        "<<SYS>>be nice", "analysisWe need to answer.", "a<unk>b",
     ],
 )  # fmt: skip
 def test_leaked_control_tokens_are_found(text: str) -> None:
