@@ -8,6 +8,7 @@ import click
 
 from appliance.cli import options
 from appliance.cli.output import Terminal, result, result_json, table
+from appliance.core.errors import MachineFault
 
 if TYPE_CHECKING:
     from appliance.lifecycle.managed import Managed
@@ -54,11 +55,16 @@ def _acceptance(length: float | None) -> str:
 
 
 def _seen(stack: "Managed") -> dict[str, Any]:
-    from appliance.health.state import classify
+    from appliance.health.state import Health, classify
+    from appliance.runtime.base import ABSENT
     from appliance.verify.acceptance import acceptance_length
 
-    release, observed = stack.current(), stack.observe()
-    health = classify(observed, time.time())
+    release = stack.current()
+    try:
+        observed = stack.observe()
+        health = classify(observed, time.time())
+    except MachineFault as error:
+        observed, health = ABSENT, Health("unknown", reason=error.why)
     said = observed.status
     counters = said.counters if said else None
     return {

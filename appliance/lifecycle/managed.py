@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from appliance import engines
 from appliance.client.client import Client, Timeouts
 from appliance.client.errors import NotReachable
-from appliance.core.errors import UsageFault
+from appliance.core.errors import MachineFault, UsageFault
 from appliance.core.talk import Talk
 from appliance.health.state import Health, classify
 from appliance.health.wait import SHOWN_LINES, wait_ready
@@ -56,7 +56,24 @@ class Managed:
         stopped = self.runtime(release.runtime).stop() if release else False
         if release:
             self.folder.remember_current(None)
-        return stopped
+        return self._sweep() or stopped
+
+    def abandon(self) -> None:
+        """Give up a release on a Docker that does not answer; its container goes when Docker is back."""
+        self.folder.remember_left_on_docker(True)
+        self.folder.remember_current(None)
+
+    def _sweep(self) -> bool:
+        """Remove a container that was left on Docker, if Docker is back."""
+        if not (self.folder.exists() and self.folder.state().left_on_docker):
+            return False
+        try:
+            swept = self.runtime("docker").stop()
+        except MachineFault as error:
+            self.talk.say(f"a container is still left on Docker ({error.why})")
+            return False
+        self.folder.remember_left_on_docker(False)
+        return swept
 
     def wait(self, release: Release) -> Observed:
         """Wait until it is ready; raises EngineDied or NoProgress."""

@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from appliance.core.errors import NotGoodEnough, SparkSpecError
+from appliance.core.errors import EngineDied, MachineFault, NoProgress, NotGoodEnough, SparkSpecError
 from appliance.core.talk import Talk
 from appliance.health.state import classify
 from appliance.lifecycle.managed import Managed
@@ -50,19 +50,45 @@ def up(resolved: Resolved, wanted: Wanted, talk: Talk) -> Outcome:
     """
     stack = Managed(StackFolder(resolved.machine.paths.state, wanted.name), talk)
     with stack.folder.lock():
+        _reach(stack, wanted)
         running = adoptable(resolved, wanted, stack)
         if running is not None:
             talk.say(f"release {running.number:04d} runs already ({running.runtime})")
-            return _prove(stack, running, wanted, adopted=True)
-        runtime = choose(wanted.runtime, talk)
-        rendered = render(resolved.stack, machine_for(resolved, runtime), wanted.name)
-        other = clear_port(resolved.stack.serve.port, stack, replace=wanted.replace, talk=talk)
-        fetch(resolved, rendered, talk)
-        release = publish(stack, rendered)
-        with ExitStack() as held:
-            if other is not None:
-                held.enter_context(other.folder.lock())
-            return _swap(stack, release, other, wanted)
+            try:
+                return _prove(stack, running, wanted, adopted=True)
+            except (EngineDied, NoProgress) as error:
+                talk.say(f"{error.what} ({error.why}): starting it anew")
+        return _start_new(resolved, wanted, stack)
+
+
+def _reach(stack: Managed, wanted: Wanted) -> None:
+    """Make sure we can see what runs of the stack: on a Docker that does not answer it may well live on."""
+    try:
+        stack.observe()
+    except MachineFault as error:
+        if wanted.runtime != "process":
+            raise MachineFault(
+                f"the stack {stack.folder.name} was started on Docker, which does not answer now",
+                error.why,
+                f"{error.fix.partition(', or run without')[0]}; or leave it there: --runtime process",
+            ) from None
+        stack.talk.say(f"leaving what runs on Docker behind ({error.why})")
+        stack.abandon()
+
+
+def _start_new(resolved: Resolved, wanted: Wanted, stack: Managed) -> Outcome:
+    """All that can fail without touching what runs comes first; then the swap."""
+    if not stack.observe().alive:
+        stack.stop()  # what a death left: it may still hold the port
+    runtime = choose(wanted.runtime, stack.talk)
+    rendered = render(resolved.stack, machine_for(resolved, runtime), wanted.name)
+    other = clear_port(resolved.stack.serve.port, stack, replace=wanted.replace, talk=stack.talk)
+    fetch(resolved, rendered, stack.talk)
+    release = publish(stack, rendered)
+    with ExitStack() as held:
+        if other is not None:
+            held.enter_context(other.folder.lock())
+        return _swap(stack, release, other, wanted)
 
 
 def adoptable(resolved: Resolved, wanted: Wanted, stack: Managed) -> Release | None:
@@ -107,9 +133,10 @@ def _put_back(
         if before is not None:
             good = [number for number in stack.folder.state().good if number != failed.number]
             back = stack.folder.release(good[-1]) if good else before
-            stack.talk.say(f"putting release {back.number:04d} back")
-            stack.start(back)
-            stack.wait(back)
+            if back.number != failed.number:
+                stack.talk.say(f"putting release {back.number:04d} back")
+                stack.start(back)
+                stack.wait(back)
         if other is not None and displaced is not None:
             stack.talk.say(f"putting {other.folder.name} back")
             other.start(displaced)

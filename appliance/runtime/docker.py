@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from appliance.core.errors import MachineFault
+from appliance.machine.docker import require_docker, sdk
 from appliance.runtime.base import ABSENT, Observed
 from appliance.stack.render import project
 from appliance.supervise import status
@@ -48,6 +49,10 @@ class DockerRuntime:
             ) from None
 
     def observe(self) -> Observed:
+        with _answering():
+            return self._observe()
+
+    def _observe(self) -> Observed:
         container = self._container()
         if container is None:
             return ABSENT
@@ -69,10 +74,14 @@ class DockerRuntime:
 
     def stop(self) -> bool:
         """Remove our containers and the project's network, by label; nothing else of the daemon's."""
+        with _answering():
+            return self._stop()
+
+    def _stop(self) -> bool:
         from docker.errors import APIError, NotFound
 
         client = self._client()
-        ours = self._ours(everything=True)
+        ours = self._ours()
         for container in ours:
             self.log(f"docker stop {container.name} && docker rm {container.name}")
             with contextlib.suppress(NotFound):
@@ -85,6 +94,10 @@ class DockerRuntime:
         return bool(ours)
 
     def logs(self, *, follow: bool, lines: int | None) -> Iterator[str]:
+        with _answering():
+            yield from self._logs(follow=follow, lines=lines)
+
+    def _logs(self, *, follow: bool, lines: int | None) -> Iterator[str]:
         container = self._container()
         if container is None:
             return
@@ -106,17 +119,15 @@ class DockerRuntime:
 
     def _client(self) -> "DockerClient":
         if self._sdk is None:
-            from appliance.machine.docker import sdk
-
             self._sdk = sdk()
         return self._sdk
 
-    def _ours(self, *, everything: bool = False) -> "list[Container]":
+    def _ours(self) -> "list[Container]":
         labels = [f"spark-spec.stack={self.stack}", f"spark-spec.home={self.home}"]
-        return self._client().containers.list(all=True, filters={"label": labels}, ignore_removed=everything)
+        return self._client().containers.list(all=True, filters={"label": labels}, ignore_removed=True)
 
     def _container(self) -> "Container | None":
-        found = self._ours(everything=True)
+        found = self._ours()
         return found[0] if found else None
 
     def _status(self, container: "Container") -> status.Status | None:
@@ -130,3 +141,18 @@ class DockerRuntime:
                 return status.parse(stream.read().decode()) if stream else None
         except (NotFound, APIError, KeyError, tarfile.TarError):
             return None
+
+
+@contextlib.contextmanager
+def _answering() -> Iterator[None]:
+    """Turn a daemon that went away in mid-talk into the MachineFault that says what is wrong with it."""
+    from docker.errors import DockerException
+    from requests.exceptions import RequestException
+
+    try:
+        yield
+    except (DockerException, RequestException) as error:
+        require_docker()
+        raise MachineFault(
+            "Docker failed", str(error), "run it again; `docker info` and the daemon's log say more"
+        ) from None

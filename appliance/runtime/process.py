@@ -1,6 +1,7 @@
 """Local processes: one supervisor a stack, detached, known by its pid and start time."""
 
 import contextlib
+import fcntl
 import json
 import os
 import signal
@@ -19,7 +20,9 @@ from appliance.supervise import plan, status
 
 LOG = "engine.log"
 RECORD = "process.json"
+SUPERVISOR_LOCK = "supervisor.lock"
 STOP_MARGIN_S = 10.0
+SETTLE_S = 10.0
 
 
 class ProcessRuntime:
@@ -78,6 +81,7 @@ class ProcessRuntime:
             return False
         if self._alive(record):
             self._end(record)
+        self._settle()
         for leftover in (RECORD, status.FILE, "supervisor.out"):
             (self.run / leftover).unlink(missing_ok=True)
         return True
@@ -140,6 +144,19 @@ class ProcessRuntime:
         raise MachineFault(
             f"process {pid} does not end", "it survived SIGKILL", "look at it with ps; reboot if it stays"
         )
+
+    def _settle(self) -> None:
+        """Wait until a dead supervisor's guard, which holds its lock, has ended the engine's processes too."""
+        deadline = time.monotonic() + SETTLE_S
+        with (self.run / SUPERVISOR_LOCK).open("ab") as lock:
+            while time.monotonic() < deadline:
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    return
+                except BlockingIOError:
+                    time.sleep(0.02)
+        raise MachineFault("the engine does not end", f"its guard still holds {self.run / SUPERVISOR_LOCK}",
+                           "look for its processes with ps; reboot if they stay")  # fmt: skip
 
     @staticmethod
     def _grace(record: Mapping[str, object]) -> float:

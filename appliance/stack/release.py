@@ -63,11 +63,13 @@ class Release:
 
 @dataclass(frozen=True)
 class State:
-    """What a stack's folder remembers: the number of the release meant to run (None: down), and the numbers of
-    those seen good, in the order they were last seen so."""
+    """What a stack's folder remembers: the number of the release meant to run (None: down), the numbers of those
+    seen good, in the order they were last seen so, and whether a container was left on a Docker that did not
+    answer."""
 
     current: int | None = None
     good: tuple[int, ...] = ()
+    left_on_docker: bool = False
 
 
 class StackFolder:
@@ -118,7 +120,7 @@ class StackFolder:
         if raw.pop("schema", None) != STATE_SCHEMA:
             raise ConfigFault(f"{self.folder}/state.json is of another version", "its schema is not known here",
                               "use the spark-spec that wrote it to take the stack down")  # fmt: skip
-        return State(raw["current"], tuple(raw["good"]))
+        return State(raw["current"], tuple(raw["good"]), raw["left_on_docker"])
 
     def current(self) -> Release | None:
         """The release meant to run."""
@@ -131,6 +133,9 @@ class StackFolder:
     def remember_good(self, number: int) -> None:
         state = self.state()
         self._write(replace(state, good=(*(other for other in state.good if other != number), number)))
+
+    def remember_left_on_docker(self, left: bool) -> None:
+        self._write(replace(self.state(), left_on_docker=left))
 
     def _write(self, state: State) -> None:
         write_atomic(self.folder / "state.json", json.dumps({"schema": STATE_SCHEMA, **asdict(state)}) + "\n")

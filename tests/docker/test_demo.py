@@ -75,7 +75,7 @@ def test_the_demo_runs_in_a_container_and_is_adopted(up: Any, cli: Cli, state: P
 
 def test_a_failed_up_puts_the_last_good_release_back(up: Any, cli: Cli, tmp_path: Path) -> None:
     up("--no-verify")
-    up("--no-verify", "--set", "serve.max_seq_len=100000000", code=6)
+    up("--no-verify", "--set", "serve.max_batch_size=100000", code=6)
     seen = json.loads(cli("status", "--json").stdout)[0]
     assert (seen["state"], seen["release"]) == ("ready", 1)
 

@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from appliance.catalog.preset import names
+from appliance.core.errors import ConfigFault
 from appliance.core.paths import PACKAGE
 from appliance.machine.facts import REFERENCE, Machine, this_machine
 from appliance.stack.render import render
@@ -79,6 +80,11 @@ def test_ports_are_on_loopback_and_mounts_in_the_long_form_without_making_folder
         assert mount["bind"] == {"create_host_path": False}
     assert engine["init"] is True
     assert engine["restart"].startswith("on-failure:")
+
+
+def test_a_context_longer_than_a_model_can_do_is_refused() -> None:
+    with pytest.raises(ConfigFault, match="is more than smollm2-135m-instruct can do"):
+        render(stack("serve.max_seq_len=8193"), MACHINES["docker"], "demo")
 
 
 def test_a_local_process_listens_on_loopback_only() -> None:
