@@ -20,7 +20,7 @@ from appliance.machine.docker import probe_docker
 
 SPEC = [sys.executable, "-m", "appliance"]
 SCRIPT = [str(Path(sys.executable).parent / "spark-spec")]
-PAIRS, STARTS, ANSWERS = 15, 5, 8
+PAIRS, STARTS, ANSWERS = 15, 7, 8
 PROMPT = [{"role": "user", "content": "Tell a long story about a lighthouse keeper and the sea."}]
 
 
@@ -120,6 +120,7 @@ def port_cost() -> None:
 
 
 def main() -> None:
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed package has its bytecode
     docker = probe_docker()
     model = next((line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
                   if line.startswith(("model name", "CPU part"))), "unknown processor")  # fmt: skip

@@ -27,10 +27,13 @@ def fetch_image(reference: str, images: Images, talk: Talk) -> ImageInfo:
 
 
 def publish(stack: Managed, rendered: Rendered) -> Release:
-    """Stage, validate, and give the release its number."""
+    """Stage, validate, and give the release its number; one of the same content is used again instead."""
+    known = stack.folder.published(rendered.digest)
+    if known is not None:
+        return known
     with stack.folder.stage(rendered) as staged:
         validate(staged)
-        return stack.folder.publish(rendered, staged)
+        return stack.folder.publish(staged)
 
 
 def machine_for(resolved: Resolved, runtime: RuntimeName) -> Machine:

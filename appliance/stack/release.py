@@ -23,7 +23,7 @@ from appliance.catalog.stack import Stack
 from appliance.core.errors import ConfigFault, MachineFault
 from appliance.core.paths import write_atomic
 from appliance.machine.facts import RuntimeName
-from appliance.stack.render import Rendered
+from appliance.stack.render import SCHEMA, Rendered
 
 STATE_SCHEMA = 1
 
@@ -112,15 +112,21 @@ class StackFolder:
             os.close(handle)
 
     def state(self) -> State:
-        """Raises ConfigFault where another version wrote it."""
+        """Raises ConfigFault where it is damaged, or another version wrote it."""
+        path = self.folder / "state.json"
         try:
-            raw = json.loads((self.folder / "state.json").read_text(encoding="utf-8"))
+            raw = json.loads(path.read_text(encoding="utf-8"))
+            if raw["schema"] != STATE_SCHEMA:
+                raise ValueError(f"its schema is {raw['schema']}, not {STATE_SCHEMA}")
+            return State(raw["current"], tuple(raw["good"]), raw["left_on_docker"])
         except FileNotFoundError:
             return State()
-        if raw.pop("schema", None) != STATE_SCHEMA:
-            raise ConfigFault(f"{self.folder}/state.json is of another version", "its schema is not known here",
-                              "use the spark-spec that wrote it to take the stack down")  # fmt: skip
-        return State(raw["current"], tuple(raw["good"]), raw["left_on_docker"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ConfigFault(
+                f"{path} cannot be used",
+                f"{type(error).__name__}: {error}",
+                "take the stack down with the spark-spec that wrote it; or end it by hand, and remove its folder",
+            ) from None
 
     def current(self) -> Release | None:
         """The release meant to run."""
@@ -144,7 +150,9 @@ class StackFolder:
         folder = self.folder / "releases" / f"{number:04d}"
         try:
             manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+            if manifest["schema"] != SCHEMA:
+                raise ValueError(f"its schema is {manifest['schema']}, not {SCHEMA}")
+        except (OSError, ValueError, KeyError, TypeError) as error:
             raise ConfigFault(
                 f"release {number} of {self.name} cannot be read",
                 str(error),
@@ -157,13 +165,14 @@ class StackFolder:
         found = (self.folder / "releases").glob("[0-9][0-9][0-9][0-9]")
         return [self.release(int(path.name)) for path in sorted(found)]
 
-    def publish(self, rendered: Rendered, staged: Path) -> Release:
-        """Give a staged folder its number, by rename; a release of the same content is used again instead."""
+    def published(self, digest: str) -> Release | None:
+        """The newest release of that content whose files are still as they were."""
+        found = (release for release in reversed(self.releases()) if release.digest == digest)
+        return next((release for release in found if release.intact()), None)
+
+    def publish(self, staged: Path) -> Release:
+        """Give a staged folder its number, by rename."""
         releases = self.releases()
-        for release in reversed(releases):
-            if release.digest == rendered.digest and release.intact():
-                shutil.rmtree(staged)
-                return release
         number = releases[-1].number + 1 if releases else 1
         staged.rename(self.folder / "releases" / f"{number:04d}")
         return self.release(number)

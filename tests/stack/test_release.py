@@ -17,14 +17,18 @@ def rendered(text: str = "one") -> Rendered:
     import hashlib
 
     digest = hashlib.sha256(text.encode()).hexdigest()
-    manifest = {"digest": digest, "runtime": "process", "files": {"engine/a.json": digest},
+    manifest = {"schema": 1, "digest": digest, "runtime": "process", "files": {"engine/a.json": digest},
                 "stack": {"serve": {"port": 8000}}}  # fmt: skip
     return Rendered("demo", digest, None, {"engine/a.json": text, "manifest.json": json.dumps(manifest)})
 
 
 def publish(folder: StackFolder, what: Rendered) -> Release:
-    with folder.lock(), folder.stage(what) as staged:
-        return folder.publish(what, staged)
+    with folder.lock():
+        known = folder.published(what.digest)
+        if known:
+            return known
+        with folder.stage(what) as staged:
+            return folder.publish(staged)
 
 
 def test_releases_are_numbered_in_the_order_they_are_published(tmp_path: Path) -> None:
@@ -104,13 +108,25 @@ def test_the_lock_is_the_stack_s_own(tmp_path: Path) -> None:
         pass
 
 
-def test_a_state_file_of_another_version_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "text", ['{"schema": 99}', "", "[]", "null", '{"schema": 1}', '{"schema": 1, "current": 1']
+)
+def test_a_state_file_that_is_damaged_or_of_another_version_is_named(tmp_path: Path, text: str) -> None:
     folder = StackFolder(tmp_path, "demo")
     with folder.lock():
         folder.remember_current(1)
-    (folder.folder / "state.json").write_text('{"schema": 99}')
-    with pytest.raises(ConfigFault, match="another version"):
+    (folder.folder / "state.json").write_text(text)
+    with pytest.raises(ConfigFault, match="cannot be used"):
         folder.state()
+
+
+@pytest.mark.parametrize("text", ['{"schema": 99}', "", "[]", "null", "{}"])
+def test_a_manifest_that_is_damaged_or_of_another_version_is_named(tmp_path: Path, text: str) -> None:
+    folder = StackFolder(tmp_path, "demo")
+    release = publish(folder, rendered())
+    (release.folder / "manifest.json").write_text(text)
+    with pytest.raises(ConfigFault, match="release 1 of demo cannot be read"):
+        folder.release(1)
 
 
 def test_a_state_folder_that_cannot_be_written_is_named_with_the_fix(tmp_path: Path) -> None:
