@@ -14,8 +14,8 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
-from appliance.lifecycle.managed import answers
 from appliance.client.client import Client
+from appliance.lifecycle.managed import answers
 from appliance.machine.docker import probe_docker
 
 SPEC = [sys.executable, "-m", "appliance"]
@@ -87,7 +87,9 @@ def up_cost(runtime: str) -> None:
         quietly("docker", "compose", "-f", str(compose), "down")
     added = statistics.median(ours) - statistics.median(plain)
     report("up --no-verify adds to docker compose up, until the first token", f"{added:.2f} s", "<= 0.5 s")
-    print(f"{'':<4}(medians of {STARTS}: {statistics.median(ours):.2f} s against {statistics.median(plain):.2f} s)")
+    print(
+        f"{'':<4}(medians of {STARTS}: {statistics.median(ours):.2f} s against {statistics.median(plain):.2f} s)"
+    )
 
 
 def rates(endpoint: str) -> tuple[float, float]:
@@ -124,7 +126,9 @@ def main() -> None:
     docker = probe_docker()
     model = next((line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
                   if line.startswith(("model name", "CPU part"))), "unknown processor")  # fmt: skip
-    print(f"{platform.machine()}, {model}, {os.cpu_count()} cores, docker {docker.server_version or docker.state}")
+    print(
+        f"{platform.machine()}, {model}, {os.cpu_count()} cores, docker {docker.server_version or docker.state}"
+    )
     help_ratio()
     peak = peak_memory(*SPEC, "up", "demo")
     report("memory of the launcher during up", f"{peak / 1e6:.0f} MB", "< 80 MB")

@@ -77,7 +77,9 @@ def test_a_traceback_comes_only_with_debug(cli: Cli) -> None:
 def test_an_interrupt_is_130(home: Path, number: int) -> None:
     del home
     with subprocess.Popen(
-        [sys.executable, "-m", "appliance", "secrets", "set", "X"], stdin=subprocess.PIPE, stderr=subprocess.PIPE
+        [sys.executable, "-m", "appliance", "secrets", "set", "X"],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     ) as child:
         _wait_for_read(child.pid)
         child.send_signal(number)
@@ -100,7 +102,11 @@ def _wait_for_read(pid: int) -> None:
 def test_a_reader_that_goes_away_is_no_error(home: Path) -> None:
     del home
     done = subprocess.run(
-        f"{sys.executable} -m appliance show demo | head -1", shell=True, capture_output=True, text=True, check=False
+        f"{sys.executable} -m appliance show demo | head -1",
+        shell=True,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.stderr == ""
 

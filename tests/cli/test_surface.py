@@ -26,7 +26,9 @@ def commands() -> list[tuple[str, click.Command]]:
 
 
 @pytest.mark.parametrize(("name", "command"), commands(), ids=[name for name, _ in commands()])
-def test_every_command_has_a_help_with_an_example_that_is_a_command(name: str, command: click.Command) -> None:
+def test_every_command_has_a_help_with_an_example_that_is_a_command(
+    name: str, command: click.Command
+) -> None:
     text = command.help or ""
     examples = re.findall(r"^\s+spark-spec (.+)$", text.partition("Example:")[2], re.MULTILINE)
     assert examples, f"{name} has no example"

@@ -43,7 +43,9 @@ def up(cli: Cli, demo_sets: list[str], state: Path) -> Iterator[Any]:
     for container in ours(state):
         docker("rm", "--force", container)
     for name in ("demo", "demo-baseline"):
-        subprocess.run(["docker", "network", "rm", f"spark-spec-{name}_default"], capture_output=True, check=False)
+        subprocess.run(
+            ["docker", "network", "rm", f"spark-spec-{name}_default"], capture_output=True, check=False
+        )
 
 
 def test_the_demo_runs_in_a_container_and_is_adopted(up: Any, cli: Cli, state: Path, free_port: int) -> None:
@@ -55,8 +57,8 @@ def test_the_demo_runs_in_a_container_and_is_adopted(up: Any, cli: Cli, state: P
     assert seen["where"]["image"] == image
     inside = docker("top", seen["where"]["container"], "-o", "pid,args")
     assert "llamacpp_program.py" in inside
-    engine = [int(line.split()[0]) for line in inside.splitlines() if "llamacpp_program.py" in line][0]
-    assert os.readlink(f"/proc/{engine}/ns/net") != os.readlink("/proc/self/ns/net")
+    engine = next(int(line.split()[0]) for line in inside.splitlines() if "llamacpp_program.py" in line)
+    assert Path(f"/proc/{engine}/ns/net").readlink() != Path("/proc/self/ns/net").readlink()
     listening = Path(f"/proc/{engine}/net/tcp").read_text()
     assert f":{8000:04X} " in listening, "the listener is inside the container"
     ports = docker("port", seen["where"]["container"]).splitlines()
@@ -73,7 +75,7 @@ def test_the_demo_runs_in_a_container_and_is_adopted(up: Any, cli: Cli, state: P
     assert "spark-spec-demo_default" not in docker("network", "ls", "--format", "{{.Name}}")
 
 
-def test_a_failed_up_puts_the_last_good_release_back(up: Any, cli: Cli, tmp_path: Path) -> None:
+def test_a_failed_up_puts_the_last_good_release_back(up: Any, cli: Cli) -> None:
     up("--no-verify")
     up("--no-verify", "--set", "serve.max_batch_size=100000", code=6)
     seen = json.loads(cli("status", "--json").stdout)[0]
@@ -95,7 +97,9 @@ def test_a_foreign_container_on_the_port_is_named_and_left_alone(up: Any, free_p
         docker("rm", "--force", foreign)
 
 
-def test_a_token_is_in_nothing_that_docker_shows(up: Any, cli: Cli, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_is_in_nothing_that_docker_shows(
+    up: Any, cli: Cli, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Case 3."""
     monkeypatch.setenv("HF_TOKEN", "hf_x$oauthtoken")
     told = up("--no-verify")
@@ -115,8 +119,10 @@ def test_a_models_folder_with_spaces_and_other_letters(
         if file.is_file():
             target = odd / file.relative_to(models_dir)
             target.parent.mkdir(parents=True, exist_ok=True)
-            os.link(file, target) if os.stat(file).st_dev == os.stat(tmp_path).st_dev else target.symlink_to(file)
-    told = up("--no-verify", "--set", f"serve.name=é $x", **{})
+            os.link(file, target) if os.stat(file).st_dev == os.stat(tmp_path).st_dev else target.symlink_to(
+                file
+            )
+    told = up("--no-verify", "--set", "serve.name=é $x", **{})
     assert told["model"] == "é $x"
     done = cli("up", "demo", "--runtime", "docker", "--no-verify", "--set", f"paths.models={odd}", "--set",
                f"serve.port={told['endpoint'].split(':')[2].split('/')[0]}", timeout=120)  # fmt: skip
@@ -151,7 +157,9 @@ def _wait(seen: Any, patience_s: float = 20) -> None:
         time.sleep(0.05)
 
 
-def test_the_checked_in_stack_runs_with_plain_compose(models_dir: Path, cli: Cli, free_port: int, tmp_path: Path) -> None:
+def test_the_checked_in_stack_runs_with_plain_compose(
+    models_dir: Path, cli: Cli, free_port: int, tmp_path: Path
+) -> None:
     """`docker compose -f compose/demo/compose.yaml up`, with no launcher; on a free port for the test."""
     built = cli("images", "build", "demo", timeout=300)
     assert built.returncode == 0, built.stderr
@@ -161,7 +169,9 @@ def test_the_checked_in_stack_runs_with_plain_compose(models_dir: Path, cli: Cli
                "-p", f"plain-{free_port}"]  # fmt: skip
     environment = {**os.environ, "SPARK_SPEC_PATHS_MODELS": str(models_dir)}
     try:
-        subprocess.run([*compose, "up", "--detach", "--wait", "--wait-timeout", "60"], check=True, env=environment)
+        subprocess.run(
+            [*compose, "up", "--detach", "--wait", "--wait-timeout", "60"], check=True, env=environment
+        )
         from appliance.client.client import Client
 
         with Client(f"http://127.0.0.1:{free_port}", "HuggingFaceTB/SmolLM2-135M-Instruct") as client:

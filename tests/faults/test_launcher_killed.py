@@ -19,7 +19,10 @@ STEPS = ["starting release", "starting ...", "loading ", "serving ...", "verifyi
 def kill_at(step: str, words: list[str]) -> None:
     """Run `spark-spec` and kill it without warning when it says `step`."""
     with subprocess.Popen(
-        [sys.executable, "-m", "appliance", *words], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+        [sys.executable, "-m", "appliance", *words],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
     ) as launcher:
         assert launcher.stderr is not None
         seen = []
@@ -86,7 +89,9 @@ def test_interrupted_in_a_terminal_s_way_it_leaves_nothing(
     import signal
 
     words = ["up", "demo", "--runtime", "process", *demo_sets]
-    with subprocess.Popen([sys.executable, "-m", "appliance", *words], stderr=subprocess.PIPE, text=True) as launcher:
+    with subprocess.Popen(
+        [sys.executable, "-m", "appliance", *words], stderr=subprocess.PIPE, text=True
+    ) as launcher:
         assert launcher.stderr is not None
         for line in launcher.stderr:
             if line.startswith("loading "):

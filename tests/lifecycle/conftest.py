@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from appliance.catalog.stack import Stack
 from appliance.engines import llamacpp
 from appliance.engines.base import Death, Launch, Place
-from appliance.catalog.stack import Stack
-from appliance.lifecycle import prepare, up as up_module
+from appliance.lifecycle import up as up_module
 from appliance.lifecycle.managed import Managed
 from appliance.lifecycle.up import Outcome, Wanted, up
 from appliance.stack.release import StackFolder, stack_names
@@ -71,7 +71,14 @@ class Bench:
         self.port = port
         self.talk = Talked()
 
-    def up(self, *words: str, name: str = "demo", replace: bool = False, verify: bool = False, sets: tuple[str, ...] = ()) -> Outcome:
+    def up(
+        self,
+        *words: str,
+        name: str = "demo",
+        replace: bool = False,
+        verify: bool = False,
+        sets: tuple[str, ...] = (),
+    ) -> Outcome:
         """`up demo` with the fake engine told `words`."""
         self.engine.words = words
         pairs = [f"paths.state={self.folder}", f"serve.port={self.port}", "serve.name=fake", *sets]

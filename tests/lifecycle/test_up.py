@@ -8,7 +8,8 @@ import sys
 import pytest
 
 from appliance.core.errors import EngineDied, MachineFault, NoProgress, UsageFault
-from appliance.lifecycle import change, up as up_module
+from appliance.lifecycle import change
+from appliance.lifecycle import up as up_module
 from appliance.lifecycle.managed import find
 from appliance.machine.ports import is_free
 from appliance.stack.resolve import resolve_machine
@@ -110,7 +111,9 @@ def test_a_foreign_holder_of_the_port_is_named_before_anything_is_fetched(
     with socket.create_server(("127.0.0.1", bench.port)), pytest.raises(MachineFault) as caught:
         bench.up()
     assert str(bench.port) in caught.value.what
-    assert f"process {os.getpid()} ({sys.executable}" in caught.value.why or str(os.getpid()) in caught.value.why
+    assert (
+        f"process {os.getpid()} ({sys.executable}" in caught.value.why or str(os.getpid()) in caught.value.why
+    )
     assert not bench.stack().folder.exists()
 
 
