@@ -4,7 +4,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -68,17 +68,12 @@ def cli(home: Path) -> Cli:
 
 
 @pytest.fixture
-def demo_sets(models_dir: Path, free_port: int) -> list[str]:
+def demo_pairs(models_dir: Path, free_port: int) -> list[str]:
     """Settings that let a test run the demo beside anything else."""
-    return ["--set", f"paths.models={models_dir}", "--set", f"serve.port={free_port}"]
+    return [f"paths.models={models_dir}", f"serve.port={free_port}"]
 
 
 @pytest.fixture
-def clean_up(cli: Cli) -> Iterator[None]:
-    """Whatever stacks a test leaves are taken down."""
-    yield
-    import json
-
-    stacks = json.loads(cli("status", "--json").stdout or "[]")
-    for stack in stacks:
-        cli("down", stack["name"])
+def demo_sets(demo_pairs: list[str]) -> list[str]:
+    """The same as words of a command line."""
+    return [word for pair in demo_pairs for word in ("--set", pair)]

@@ -53,7 +53,8 @@ def test_the_installed_wheel_renders_the_same_stack(wheel: Path, tmp_path: Path)
     script = f"import sys; sys.path.append({str(borrowed)!r}); from appliance.cli.main import main; sys.exit(main())"
     done = subprocess.run(
         [python, "-I", "-c", script, "render", "demo", "-o", str(tmp_path / "out"), "--reference"],
-        cwd=tmp_path, capture_output=True, text=True, check=False, env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)},
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     for path in (ROOT / "compose" / "demo").rglob("*"):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -31,11 +32,14 @@ def state(home: Path) -> Path:
 
 
 @pytest.fixture
-def up(cli: Cli, demo_sets: list[str], state: Path) -> Iterator[Any]:
+def up(cli: Cli, demo_pairs: list[str], state: Path) -> Iterator[Any]:
     """`up demo --runtime docker`, and everything of it gone afterwards."""
 
     def run(*words: str, preset: str = "demo", code: int = 0) -> dict[str, Any]:
-        done = cli("up", preset, "--runtime", "docker", "--json", *demo_sets, *words, timeout=300)
+        given = {word.partition("=")[0] for word in words}
+        pairs = [pair for pair in demo_pairs if pair.partition("=")[0] not in given]
+        sets = [word for pair in pairs for word in ("--set", pair)]
+        done = cli("up", preset, "--runtime", "docker", "--json", *sets, *words, timeout=300)
         assert done.returncode == code, done.stderr
         return json.loads(done.stdout) if done.stdout else {"stderr": done.stderr}
 
@@ -115,35 +119,24 @@ def test_a_models_folder_with_spaces_and_other_letters(
 ) -> None:
     """Case 6."""
     odd = tmp_path / "Modèles à moi $x"
-    for file in models_dir.rglob("*"):
-        if file.is_file():
-            target = odd / file.relative_to(models_dir)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            os.link(file, target) if os.stat(file).st_dev == os.stat(tmp_path).st_dev else target.symlink_to(
-                file
-            )
-    told = up("--no-verify", "--set", "serve.name=é $x", **{})
+    shutil.copytree(models_dir, odd)
+    told = up("--set", f"paths.models={odd}", "--set", "serve.name=é $x", "--no-verify")
     assert told["model"] == "é $x"
-    done = cli("up", "demo", "--runtime", "docker", "--no-verify", "--set", f"paths.models={odd}", "--set",
-               f"serve.port={told['endpoint'].split(':')[2].split('/')[0]}", timeout=120)  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    assert cli("ask", "Hi", "--max-tokens", "4").returncode == 0
 
 
 @pytest.mark.parametrize("victim", ["engine", "supervisor", "container"])
 def test_whatever_is_killed_the_next_up_puts_it_right(up: Any, cli: Cli, state: Path, victim: str) -> None:
     told = up("--no-verify")
     container = told["where"]["container"]
-    pids = {words[1].split("/")[-1].split(" ")[0]: int(words[0]) for words in
-            (line.split(maxsplit=1) for line in docker("top", container, "-o", "pid,args").splitlines()[1:])}  # fmt: skip
     if victim == "container":
         docker("kill", container)
     else:
         wanted = "llamacpp_program.py" if victim == "engine" else "appliance.supervise"
         lines = docker("top", container, "-o", "pid,args").splitlines()
-        pid = int([line.split()[0] for line in lines if wanted in line and "docker-init" not in line][0])
+        pid = int(next(line.split()[0] for line in lines if wanted in line and "docker-init" not in line))
         os.kill(pid, signal.SIGKILL)
         _wait(lambda: start_ticks(pid) is None)
-    del pids
     again = up("--no-verify")
     assert json.loads(cli("status", "--json").stdout)[0]["state"] == "ready"
     assert len(ours(state)) == 1

@@ -1,7 +1,7 @@
 """The launcher is killed at each step of `up`, with the real engine: the next `up` or `down` puts things right."""
 
 import json
-import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -40,7 +40,7 @@ def left_over(folder: Path) -> list[str]:
     for process in Path("/proc").glob("[0-9]*"):
         try:
             words = (process / "cmdline").read_bytes().decode(errors="replace")
-            cwd = os.readlink(process / "cwd")
+            cwd = str((process / "cwd").readlink())
         except OSError:
             continue
         if str(folder) in words or cwd.startswith(str(folder)):
@@ -86,8 +86,6 @@ def test_a_launcher_killed_while_it_swaps_releases_is_made_good(
 def test_interrupted_in_a_terminal_s_way_it_leaves_nothing(
     cli: Cli, demo_sets: list[str], home: Path, free_port: int
 ) -> None:
-    import signal
-
     words = ["up", "demo", "--runtime", "process", *demo_sets]
     with subprocess.Popen(
         [sys.executable, "-m", "appliance", *words], stderr=subprocess.PIPE, text=True

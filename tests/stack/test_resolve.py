@@ -112,7 +112,7 @@ def test_an_empty_folder_setting_is_named(key: str, value: str) -> None:
 
 def test_a_folder_must_be_absolute_and_may_begin_with_a_tilde() -> None:
     assert resolve_machine(["paths.models=~/x"], {}).paths.models == Path.home() / "x"
-    with pytest.raises(ConfigFault, match="absolute|paths"):
+    with pytest.raises(ConfigFault, match=r"absolute|paths"):
         resolve_machine(["paths.models=x"], {})
 
 
