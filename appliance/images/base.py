@@ -7,9 +7,9 @@ from appliance.core.errors import FetchFault, MachineFault, SparkSpecError
 from appliance.core.paths import data
 from appliance.core.talk import Talk
 from appliance.images.local import find, fitting
-from appliance.images.process import CommandFailed, run
 from appliance.images.pull import pull
 from appliance.images.versions import Base
+from appliance.machine.command import CommandFailed, run
 
 QUIET_S = 300.0
 

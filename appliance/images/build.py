@@ -15,8 +15,8 @@ from pathlib import Path
 import appliance
 from appliance.core.errors import FetchFault, MachineFault, Mismatch
 from appliance.core.talk import Talk
-from appliance.images.process import CommandFailed, run
 from appliance.images.versions import WheelFile, dockerfile, program, versions
+from appliance.machine.command import CommandFailed, run
 
 PIP_QUIET_S = 900.0
 BUILD_QUIET_S = 400.0

@@ -5,9 +5,9 @@ from appliance.core.talk import Talk
 from appliance.images.base import obtain
 from appliance.images.build import build
 from appliance.images.local import ImageInfo, Origin, find, fitting
-from appliance.images.process import CommandFailed, run
 from appliance.images.pull import pull
 from appliance.images.versions import image_of, versions
+from appliance.machine.command import CommandFailed, run
 
 
 def ensure(reference: str, platform: str, registry: str | None, talk: Talk) -> ImageInfo:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from appliance.core.errors import MachineFault
-from appliance.images.process import CommandFailed, run
+from appliance.machine.command import CommandFailed, run
 
 Origin = Literal["local", "registry", "built"]
 

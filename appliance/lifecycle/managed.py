@@ -30,7 +30,7 @@ class Managed:
         return self.folder.current() if self.folder.exists() else None
 
     def runtime(self, name: RuntimeName) -> Runtime:
-        return runtime(name, self.folder.name, self.folder.home, self.folder.run, self.talk)
+        return runtime(name, self.folder, self.talk)
 
     def observe(self) -> Observed:
         release = self.current()

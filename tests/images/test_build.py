@@ -11,8 +11,8 @@ import pytest
 from appliance.core.errors import FetchFault, MachineFault, Mismatch, SparkSpecError
 from appliance.images import build as module
 from appliance.images.build import build, build_argv, ca_bundle, fetch_wheel, lay_out
-from appliance.images.process import CommandFailed
 from appliance.images.versions import WheelFile
+from appliance.machine.command import CommandFailed
 from tests.images.conftest import Docker, Ear
 
 AMD = "linux/amd64"

@@ -5,7 +5,10 @@ import os
 import selectors
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
+
+from appliance.supervise import leash
 
 KEEP = 200
 GRACE_S = 30
@@ -24,24 +27,33 @@ class CommandFailed(Exception):
         return "\n".join(self.tail[-lines:]) or self.reason
 
 
+def leashed(argv: Sequence[str]) -> list[str]:
+    """The same command, killed by the kernel as soon as this process is dead."""
+    return [sys.executable, "-S", "-I", leash.__file__, str(os.getpid()), *argv]
+
+
 def run(
     argv: Sequence[str],
     *,
     quiet_s: float,
     each: Callable[[str], None],
+    held: int | None = None,
 ) -> list[str]:
     """Run a command; returns its last lines, stdout and stderr together, `each` sees them as they come.
 
-    Raises CommandFailed where it cannot start, exits other than 0, or is silent for `quiet_s` seconds.
+    Where this process is killed, the command dies with it; but one that is given `held`, the handle of a lock,
+    goes on to its end and keeps the lock until then. Raises CommandFailed where it cannot start, exits other
+    than 0, or is silent for `quiet_s` seconds.
     """
     lines: list[str] = []
     try:
         process = subprocess.Popen(
-            argv,
+            argv if held is not None else leashed(argv),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            pass_fds=() if held is None else (held,),
         )
     except OSError as error:
         raise CommandFailed(argv, error.strerror or str(error), ()) from None
