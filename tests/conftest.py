@@ -1,6 +1,7 @@
 """Fixtures that every room's tests share: an isolated home, a free port, the real models, the command line."""
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -12,6 +13,9 @@ import pytest
 from appliance.catalog.entries import load_entry
 from appliance.core.paths import default_models
 from appliance.models.ensure import ensure
+
+# A shell that starts a job in the background has it ignore SIGINT, and every process that we start would too.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import unicodedata
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -54,13 +55,20 @@ def ask(
             messages,
             max_tokens=max_tokens,
             temperature=temperature,
-            on_text=None if as_json else lambda text: click.echo(text, nl=False),
+            on_text=None if as_json else _say,
         )
     if as_json:
         result_json(_data(answer))
     else:
         click.echo()
         talk.say(_figures(answer))
+
+
+def _say(text: str) -> None:
+    """Stream a piece. A terminal obeys control characters, and a model must not command it."""
+    if sys.stdout.isatty():
+        text = "".join(char for char in text if char in "\n\t" or unicodedata.category(char) != "Cc")
+    click.echo(text, nl=False)
 
 
 def _data(answer: "Answer") -> dict[str, Any]:
