@@ -29,7 +29,7 @@ $(VENV)/.ready: pyproject.toml
 
 demo: setup ## from nothing to a verified endpoint that speculates, and what that brings
 	$(SPEC) up $(PRESET)
-	$(SPEC) ask --name $(PRESET) "$(QUESTION)"
+	$(SPEC) ask --name $(PRESET) --max-tokens 48 "$(QUESTION)"
 	$(SPEC) verify $(PRESET) --against-baseline
 	@echo "It still runs; stop it with: make down"
 

@@ -3,24 +3,29 @@
 import json
 import shutil
 import sys
+import threading
 import time
 from typing import Any
 
 import click
 
 BAR_EVERY_S = 0.1
+TICK_S = 0.25
 LINE_EVERY_S = 10.0
 
 
 class Terminal:
-    """The Talk of the command line. On a terminal the last line is rewritten; elsewhere lines are added."""
+    """The Talk of the command line. On a terminal the last line is rewritten, and a clock runs in it while
+    something long stands still; elsewhere lines are added."""
 
     def __init__(self) -> None:
         self._live = sys.stderr.isatty()
-        self._open = False
+        self._lock = threading.Lock()
         self._phase = ""
-        self._begun = self._drawn = time.monotonic()
         self._label = ""
+        self._begun = self._drawn = time.monotonic()
+        self._over = threading.Event()
+        self._clock: threading.Thread | None = None
 
     def say(self, line: str) -> None:
         self.close()
@@ -30,42 +35,56 @@ class Terminal:
         self.say(f"$ {line}")
 
     def phase(self, text: str) -> None:
-        now = time.monotonic()
-        if text != self._phase:
-            self._phase, self._begun = text, now
-            if not self._live:
-                self.say(f"{text} ...")
-        if self._live and now - self._drawn >= BAR_EVERY_S:
-            self._draw(f"{text} ... {now - self._begun:.0f} s")
+        if text == self._phase:
+            return
+        self._phase = text
+        if not self._live:
+            self.say(f"{text} ...")
+            return
+        with self._lock:
+            self._begun = time.monotonic()
+        if self._clock is None:
+            self._over.clear()
+            self._clock = threading.Thread(target=self._tick, daemon=True)
+            self._clock.start()
 
     def progress(self, label: str, done: int, total: int | None) -> None:
         now = time.monotonic()
         if label != self._label:
+            self.close()
             self._label, self._begun, self._drawn = label, now, 0.0 if self._live else now
         finished = done == total
         if not finished and now - self._drawn < (BAR_EVERY_S if self._live else LINE_EVERY_S):
             return
+        self._drawn = now
         text = f"{label}: {_transfer(done, total, now - self._begun)}"
-        if self._live:
+        if self._live and not finished:
             self._draw(text)
         else:
-            self._drawn = now
-            click.echo(text, err=True)
+            self.say(text)
         if finished:
-            self.close()
             self._label = ""
 
     def close(self) -> None:
         """End the line that is being rewritten, if one is."""
-        if self._open:
+        if self._clock is not None:
+            self._over.set()
+            self._clock.join()
+            self._clock = None
+        if self._live:
             click.echo("\r\033[K", nl=False, err=True)
-            self._open = False
 
-    def _draw(self, text: str) -> None:
-        self._drawn = time.monotonic()
+    def _tick(self) -> None:
+        while True:
+            with self._lock:
+                self._draw(f"{self._phase} ... {time.monotonic() - self._begun:.0f} s")
+            if self._over.wait(TICK_S):
+                return
+
+    @staticmethod
+    def _draw(text: str) -> None:
         width = shutil.get_terminal_size().columns
         click.echo(f"\r\033[K{text[: width - 1]}", nl=False, err=True)
-        self._open = True
 
 
 def _transfer(done: int, total: int | None, elapsed: float) -> str:

@@ -10,7 +10,7 @@ from appliance.lifecycle.managed import Managed, client
 from appliance.stack.release import Release
 from appliance.verify.acceptance import Acceptance, between
 from appliance.verify.compare import Comparison, collect, compare
-from appliance.verify.report import Check, VerifyReport
+from appliance.verify.report import VerifyReport
 from appliance.verify.speculation import settled
 from appliance.verify.verify import verify
 
@@ -23,9 +23,7 @@ class Held:
     acceptance: Acceptance | None
 
 
-def check(
-    stack: Managed, release: Release, *, quick: bool, on_check: Callable[[Check], None] | None = None
-) -> VerifyReport:
+def check(stack: Managed, release: Release, *, quick: bool) -> VerifyReport:
     """Verify what the release's preset declares."""
     promised = release.stack()
     with client(release) as asking:
@@ -35,7 +33,6 @@ def check(
             expects_speculation=promised.draft.method != "none",
             read_counters=stack.counters,
             quick=quick,
-            on_check=on_check,
         )
 
 
@@ -47,12 +44,14 @@ def against_baseline(stack: Managed, release: Release) -> Held:
             "it is its own baseline",
             "name a stack with a draft, or bring one up: spark-spec up demo",
         )
-    stack.talk.phase("asking with speculation")
     before = stack.counters()
     with client(release) as asking:
-        speculated = collect(asking)
+        speculated = collect(asking, on_prompt=_counted(stack, "with speculation"))
     after = settled(stack.counters, time.time())
     with baseline(stack, release) as twin, client(twin) as asking:
-        stack.talk.phase("asking without speculation")
-        plain = collect(asking, margins=True)
+        plain = collect(asking, margins=True, on_prompt=_counted(stack, "without speculation"))
     return Held(compare(speculated, plain), between(before, after) if before and after else None)
+
+
+def _counted(stack: Managed, how: str) -> Callable[[int, int], None]:
+    return lambda number, total: stack.talk.phase(f"asking {how}, prompt {number} of {total}")

@@ -1,6 +1,6 @@
 """The same target with and without speculation: is the greedy text the same, and which is faster here?"""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from statistics import median
 
 from pydantic import Field, computed_field
@@ -103,16 +103,24 @@ class Comparison(Strict):
 
 
 def collect(
-    client: Client, prompts: Sequence[Prompt] = PROMPTS, max_tokens: int = 96, *, margins: bool = False
+    client: Client,
+    prompts: Sequence[Prompt] = PROMPTS,
+    max_tokens: int = 96,
+    *,
+    margins: bool = False,
+    on_prompt: Callable[[int, int], None] | None = None,
 ) -> Run:
     """Ask all prompts greedily, one after the other, streamed. A short request before them warms up, uncounted.
 
     `margins` asks each once more, untimed, for how far apart the best tokens lie: wanted of the baseline. (An
-    engine that speculates may give no margins for accepted tokens.)
+    engine that speculates may give no margins for accepted tokens.) `on_prompt` hears which prompt of how many
+    is asked.
     """
     client.chat(prompts[0].messages, max_tokens=WARM_UP_TOKENS, temperature=0.0)
     samples = []
-    for prompt in prompts:
+    for number, prompt in enumerate(prompts, start=1):
+        if on_prompt:
+            on_prompt(number, len(prompts))
         answer = client.chat(prompt.messages, max_tokens=max_tokens, temperature=0.0)
         tokens = with_margins(client, prompt.messages, max_tokens) if margins else ()
         samples.append(_sample(prompt, answer, tokens))

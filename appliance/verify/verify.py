@@ -1,7 +1,5 @@
 """Run the checks against an endpoint."""
 
-from collections.abc import Callable
-
 from appliance.catalog.stack import Offers
 from appliance.client.client import Client
 from appliance.core.errors import SparkSpecError
@@ -22,23 +20,16 @@ def verify(
     expects_speculation: bool,
     read_counters: ReadCounters,
     quick: bool,
-    on_check: Callable[[Check], None] | None = None,
 ) -> VerifyReport:
-    """Check what the endpoint offers, and that it speculates where it should. `on_check` hears of each as it ends.
+    """Check what the endpoint offers, and that it speculates where it should.
 
     Raises NotReachable where nobody answers at the start; later failures are findings of the report.
     """
-    checks = [model_name(client, offers)]
-    tell = on_check or _nobody
-    tell(checks[0])
+    named = model_name(client, offers)
     # First, while the counters stand still: a reading lags, and would take in other checks' drafts.
     seen = _speculation(client, offers, expects_speculation, read_counters, quick)
-    checks.append(seen.check)
-    tell(seen.check)
-    for function in QUICK if quick else CHECKS:
-        checks.append(_run(function, client, offers))
-        tell(checks[-1])
-    return VerifyReport(model=client.model, checks=tuple(checks), acceptance=seen.acceptance)
+    others = (_run(function, client, offers) for function in (QUICK if quick else CHECKS))
+    return VerifyReport(model=client.model, checks=(named, seen.check, *others), acceptance=seen.acceptance)
 
 
 def _speculation(
@@ -58,8 +49,3 @@ def _run(function: Function, client: Client, offers: Offers) -> Check:
         return function(client, offers)
     except SparkSpecError as error:
         return failed(function.__name__.replace("_", " "), f"{error.what}: {error.why}", error.fix)
-
-
-def _nobody(check: Check) -> None:
-    """Where no one wants to hear."""
-    del check

@@ -88,13 +88,6 @@ def test_quick_asks_less() -> None:
     assert {check.name for check in quick.checks} < {check.name for check in full.checks}
 
 
-def test_each_check_is_told_as_it_ends() -> None:
-    told: list[Check] = []
-    with Upstream() as up, Client(up.base_url, MODEL, timeouts=QUICK) as client:
-        report = verify(client, ALL, False, idle, True, told.append)
-    assert tuple(told) == report.checks
-
-
 def test_another_model_on_the_port_is_found() -> None:
     with Upstream() as up, Client(up.base_url, "mine", timeouts=QUICK) as client:
         report = verify(client, ALL, False, idle, True)
