@@ -11,7 +11,7 @@ from appliance.stack.release import Release
 from appliance.verify.acceptance import Acceptance, between
 from appliance.verify.compare import Comparison, collect, compare
 from appliance.verify.report import VerifyReport
-from appliance.verify.speculation import settled
+from appliance.verify.speculation import PATIENCE_S, newer
 from appliance.verify.verify import verify
 
 
@@ -47,7 +47,7 @@ def against_baseline(stack: Managed, release: Release) -> Held:
     before = stack.counters()
     with client(release) as asking:
         speculated = collect(asking, on_prompt=_counted(stack, "with speculation"))
-    after = settled(stack.counters, time.time())
+    after = newer(stack.counters, time.time(), PATIENCE_S)
     with baseline(stack, release) as twin, client(twin) as asking:
         plain = collect(asking, margins=True, on_prompt=_counted(stack, "without speculation"))
     return Held(compare(speculated, plain), between(before, after) if before and after else None)

@@ -93,13 +93,14 @@ class Supervisor:
         elif what is Do.CHAT:
             self._life.chat(now, *result)
         elif what is Do.COUNT:
-            self._life.counted(now, result)
-            self._keep(result)
+            begun, reading = result
+            self._life.counted(now, reading)
+            self._keep(begun, reading)
 
-    def _keep(self, reading: Reading | None) -> None:
+    def _keep(self, begun: float, reading: Reading | None) -> None:
         if reading:
             self._counters = Counters(
-                at=time.time(),
+                at=begun,
                 engine_starts=self._life.starts,
                 generated=reading.generated,
                 steps=reading.steps,
@@ -171,7 +172,7 @@ class Supervisor:
         if do is Do.CHAT:
             return probes.chat(plan.base_url, plan.chat_path, plan.chat_body, plan.limits.wedge_s)
         if do is Do.COUNT and plan.counters:
-            return probes.count(plan.base_url, plan.counters, PROBE_S)
+            return time.time(), probes.count(plan.base_url, plan.counters, PROBE_S)
         return probes.health(plan.base_url, plan.health_path, PROBE_S)
 
     def _bury(self, engine: Engine, output: Output) -> None:

@@ -47,25 +47,15 @@ def speculation(
     fault = next((fault for answer in answers if (fault := judge.faults(answer))), None)
     if fault:
         return Seen(failed(NAME, fault))
-    after = settled(read_counters, time.time()) if before else None
+    after = newer(read_counters, time.time(), PATIENCE_S) if before else None
     counted = between(before, after) if before and after else None
     if counted is None or counted.speculated is None:
         counted = _told(answers)
     return Seen(_judge(counted, expected), counted)
 
 
-def settled(read_counters: ReadCounters, since: float) -> Counters | None:
-    """A reading that was certainly begun after `since` (wall clock, seconds); None where none comes in time.
-
-    A reading is stamped when it is finished, so the first one stamped later may have been begun before: it is
-    the second that counts.
-    """
-    first = newer(read_counters, since, PATIENCE_S)
-    return newer(read_counters, first.at, PATIENCE_S) if first else None
-
-
 def newer(read_counters: ReadCounters, than: float, patience_s: float) -> Counters | None:
-    """The next reading stamped later than a wall-clock time; None where none comes within `patience_s`."""
+    """The next reading begun later than a wall-clock time; None where none comes within `patience_s`."""
     deadline = time.monotonic() + patience_s
     while True:
         reading = read_counters()

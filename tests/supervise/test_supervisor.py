@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -138,6 +139,16 @@ def test_counters_are_in_the_status(supervised: Make) -> None:
     # 1 + 9 tokens: one step for the probe, three steps of three tokens for the question
     assert (counters.steps, counters.drafted, counters.accepted) == (4, 12, 8)
     assert counters.accepted_per_position == (4, 4, 0)
+
+
+def test_a_reading_is_stamped_with_when_it_was_begun(supervised: Make) -> None:
+    """All that ended before the stamp is in it: whoever asked something need not wait for a second reading."""
+    one = supervised("--tokens", "10").start()
+    one.ready()
+    ask(one, tokens=10)
+    ended = time.time()
+    counters = one.until(lambda shown: shown.counters and shown.counters.at > ended).counters
+    assert counters.generated >= 10
 
 
 def test_without_speculation_its_counters_are_unknown(supervised: Make) -> None:
