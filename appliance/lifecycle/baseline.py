@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from appliance.catalog.stack import Draft, Stack
+from appliance.core.errors import MachineFault
 from appliance.lifecycle.managed import Managed
 from appliance.lifecycle.prepare import publish
 from appliance.machine.facts import Machine, this_machine
@@ -22,9 +23,9 @@ def baseline(stack: Managed, release: Release) -> Iterator[Release]:
 
     Raises what a start raises.
     """
-    twin = Managed(StackFolder(stack.folder.home, stack.folder.name[: 40 - len(SUFFIX)] + SUFFIX), stack.talk)
+    twin = twin_of(stack)
     with twin.folder.lock():
-        remove(twin)
+        _remove(twin)
         try:
             rendered = render(_without_draft(release), _machine(release, stack.folder.home), twin.folder.name)
             started = publish(twin, rendered)
@@ -32,10 +33,28 @@ def baseline(stack: Managed, release: Release) -> Iterator[Release]:
             twin.wait(started)
             yield started
         finally:
-            remove(twin)
+            _remove(twin)
 
 
-def remove(twin: Managed) -> None:
+def twin_of(stack: Managed) -> Managed:
+    """The baseline's own stack, which need not exist."""
+    return Managed(StackFolder(stack.folder.home, stack.folder.name[: 40 - len(SUFFIX)] + SUFFIX), stack.talk)
+
+
+def clear(stack: Managed) -> None:
+    """Remove the twin that a killed comparison left; one that is at work is left alone."""
+    twin = twin_of(stack)
+    if not twin.folder.exists():
+        return
+    try:
+        with twin.folder.lock():
+            stack.talk.say(f"removing {twin.folder.name}, left by a comparison that was killed")
+            _remove(twin)
+    except MachineFault as error:
+        stack.talk.say(f"{error.what}: {error.why}")
+
+
+def _remove(twin: Managed) -> None:
     """Stop it and forget it; its folder goes but for the lock, which is held."""
     twin.stop()
     for path in twin.folder.folder.iterdir():

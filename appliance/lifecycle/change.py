@@ -1,6 +1,7 @@
 """What is done to a stack that is known: down, restart, rollback."""
 
 from appliance.core.errors import UsageFault
+from appliance.lifecycle.baseline import clear
 from appliance.lifecycle.managed import Managed
 from appliance.runtime.base import Observed
 from appliance.stack.release import Release
@@ -10,6 +11,7 @@ def down(stack: Managed) -> bool:
     """Stop a stack; its releases stay. False where it was down already."""
     with stack.folder.lock():
         stopped = stack.stop()
+        clear(stack)
         if stopped:
             stack.folder.audit("down")
         return stopped

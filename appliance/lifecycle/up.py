@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from appliance.core.errors import EngineDied, MachineFault, NoProgress, NotGoodEnough, SparkSpecError
 from appliance.core.talk import Talk
 from appliance.health.state import classify
+from appliance.lifecycle.baseline import clear
 from appliance.lifecycle.managed import Managed
 from appliance.lifecycle.port import clear_port
 from appliance.lifecycle.prepare import fetch, machine_for, publish
@@ -51,6 +52,7 @@ def up(resolved: Resolved, wanted: Wanted, talk: Talk) -> Outcome:
     stack = Managed(StackFolder(resolved.machine.paths.state, wanted.name), talk)
     with stack.folder.lock():
         _reach(stack, wanted)
+        clear(stack)
         running = adoptable(resolved, wanted, stack)
         if running is not None:
             talk.say(f"release {running.number:04d} runs already ({running.runtime})")

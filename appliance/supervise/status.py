@@ -18,7 +18,8 @@ STARTING, READY, WEDGED, EXITED, STOPPED = "starting", "ready", "wedged", "exite
 class Counters:
     """Totals since the engine started (a restart sets them back to zero). None: the engine does not count it.
 
-    `at` is the wall clock when the reading was begun: all that had ended by then is in it. acceptance length = 1 + accepted / steps.
+    `at` is the wall clock when the reading was begun: all that had ended by then is in it.
+    acceptance length = 1 + accepted / steps.
     """
 
     at: float

@@ -83,6 +83,20 @@ def test_a_launcher_killed_while_it_swaps_releases_is_made_good(
     assert is_free(free_port)
 
 
+def test_a_killed_comparison_leaves_no_twin_for_long(
+    cli: Cli, demo_sets: list[str], home: Path, free_port: int
+) -> None:
+    words = ["up", "demo", "--runtime", "process", "--no-verify", *demo_sets]
+    assert cli(*words).returncode == 0
+    kill_at("asking without speculation", ["verify", "demo", "--against-baseline"])
+    assert len(json.loads(cli("status", "--json").stdout)) == 2
+    assert cli(*words).returncode == 0
+    assert [one["name"] for one in json.loads(cli("status", "--json").stdout)] == ["demo"]
+    assert cli("down", "demo").returncode == 0
+    assert left_over(home / "state") == []
+    assert is_free(free_port)
+
+
 def test_interrupted_in_a_terminal_s_way_it_leaves_nothing(
     cli: Cli, demo_sets: list[str], home: Path, free_port: int
 ) -> None:
