@@ -1,6 +1,7 @@
 """The checked-in stacks and reference files, and `make golden`, which writes them."""
 
 import shutil
+import tempfile
 from functools import cache
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from appliance.cli.main import COMMANDS, cli
 from appliance.core.paths import PACKAGE
 from appliance.machine.facts import REFERENCE, Machine, RuntimeName
 from appliance.stack.render import render
-from appliance.stack.resolve import known_settings, resolve
+from appliance.stack.resolve import Resolved, known_settings, resolve
 
 GOLDEN = "tests/stack/golden"
 SURFACE = "tests/cli/surface.txt"
@@ -25,12 +26,18 @@ def machine(runtime: RuntimeName) -> Machine:
     )
 
 
+def plain(preset: str) -> Resolved:
+    """A preset with no settings around it: the config file that is named is an empty one."""
+    with tempfile.NamedTemporaryFile(suffix=".yaml") as empty:
+        return resolve(preset, [], {"SPARK_SPEC_CONFIG": empty.name})
+
+
 @cache
 def golden_files() -> dict[str, str]:
     """Text by path from the repository's root: compose/ as shipped, and each preset as a release of its own."""
     found = {}
     for preset in names():
-        stack = resolve(preset, [], {"SPARK_SPEC_CONFIG": "/dev/null"}).stack
+        stack = plain(preset).stack
         for path, text in render(stack, REFERENCE, preset).files.items():
             found[f"compose/{preset}/{path}"] = text
         for runtime in ("docker", "process"):
@@ -41,7 +48,7 @@ def golden_files() -> dict[str, str]:
 
 def settings_table() -> str:
     """The table of docs/settings.md."""
-    values = resolve("demo-baseline", [], {"SPARK_SPEC_CONFIG": "/dev/null"}).values
+    values = plain("demo-baseline").values
     rows = ["| key | default | means |", "|---|---|---|"]
     for key, leaf in known_settings().items():
         value = values[key]

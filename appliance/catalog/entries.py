@@ -9,7 +9,8 @@ from pydantic import Field, ValidationError
 
 from appliance.catalog.stack import Positive, Strict
 from appliance.core.errors import ConfigFault
-from appliance.core.settings import nearest, read_yaml
+from appliance.core.settings import nearest
+from appliance.core.yamltext import read_yaml
 
 FOLDER = Path(__file__).parent / "models"
 

@@ -1,14 +1,41 @@
 """The Stack: what is to run, in the field's own words. Frozen and strict; every key is documented here."""
 
+import re
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from appliance.core.paths import expanded
+from appliance.core.text import printable, shown
+
 EngineName = Literal["llamacpp"]
 Port = Annotated[int, Field(ge=1, le=65535)]
 Positive = Annotated[int, Field(ge=1)]
-Seconds = Annotated[float, Field(gt=0)]
+Count = Annotated[int, Field(ge=1, le=1024)]
+Tokens = Annotated[int, Field(ge=1, le=10_000_000)]
+Seconds = Annotated[float, Field(gt=0, le=7 * 24 * 3600, allow_inf_nan=False)]
+Text = Annotated[str, AfterValidator(printable)]
+
+_PART = r"[a-z0-9]+(?:[._-]+[a-z0-9]+)*"
+_PLACE = rf"{_PART}(?::[0-9]{{1,5}})?(?:/{_PART})*"
+_REGISTRY = re.compile(_PLACE)
+_IMAGE = re.compile(rf"{_PLACE}(?::[A-Za-z0-9_][A-Za-z0-9_.-]{{0,127}})?(?:@sha256:[0-9a-f]{{64}})?")
+_LONGEST_REFERENCE = 512
+
+
+def _registry(text: str) -> str:
+    if len(text) > _LONGEST_REFERENCE or not _REGISTRY.fullmatch(text):
+        raise ValueError(f"{shown(text)} is no registry: write HOST[:PORT][/PATH], in lower case")
+    return text
+
+
+def _image(text: str) -> str:
+    if len(text) > _LONGEST_REFERENCE or not _IMAGE.fullmatch(text):
+        raise ValueError(
+            f"{shown(text)} is no image: write [HOST[:PORT]/]NAME[:TAG][@sha256:DIGEST], names in lower case"
+        )
+    return text
 
 
 class Strict(BaseModel):
@@ -20,7 +47,7 @@ class Strict(BaseModel):
 class Target(Strict):
     """The model that answers."""
 
-    model: str = Field(description="The target: a model of the catalog (`spark-spec models list`).")
+    model: Text = Field(description="The target: a model of the catalog (`spark-spec models list`).")
 
 
 class Draft(Strict):
@@ -29,7 +56,7 @@ class Draft(Strict):
     method: Literal["none", "draft-target"] = Field(
         default="none", description="How drafts are made: `none` serves the target alone."
     )
-    model: str | None = Field(default=None, description="The draft: a model or head of the catalog.")
+    model: Text | None = Field(default=None, description="The draft: a model or head of the catalog.")
     k: Annotated[int, Field(ge=1, le=64)] | None = Field(
         default=None, description="K, the draft length: tokens guessed before each verify step."
     )
@@ -48,10 +75,10 @@ class Draft(Strict):
 class Serve(Strict):
     """The endpoint."""
 
-    name: str = Field(min_length=1, description="The public model name that /v1/models answers.")
+    name: Text = Field(min_length=1, description="The public model name that /v1/models answers.")
     port: Port = Field(default=8000, description="The port on 127.0.0.1.")
-    max_seq_len: Positive = Field(default=2048, description="Context of one request, in tokens.")
-    max_batch_size: Positive = Field(default=1, description="Requests decoded at the same time.")
+    max_seq_len: Tokens = Field(default=2048, description="Context of one request, in tokens.")
+    max_batch_size: Count = Field(default=1, description="Requests decoded at the same time.")
 
 
 class Offers(Strict):
@@ -77,13 +104,13 @@ class Health(Strict):
 class Llamacpp(Strict):
     """Settings of the embedded engine."""
 
-    threads: Positive | None = Field(default=None, description="CPU threads; unset takes the machine's.")
+    threads: Count | None = Field(default=None, description="CPU threads; unset takes the machine's.")
 
 
 def _absolute(path: Path) -> Path:
-    path = path.expanduser()
+    path = expanded(path)
     if not path.is_absolute():
-        raise ValueError(f"{path} is not an absolute path")
+        raise ValueError(f"{shown(str(path))} is not an absolute path")
     return path
 
 
@@ -100,7 +127,7 @@ class Paths(Strict):
 class Images(Strict):
     """Where container images come from; no part of a stack."""
 
-    registry: str | None = Field(
+    registry: Annotated[str, AfterValidator(_registry)] | None = Field(
         default=None,
         description="A registry of your own that has the appliance's images, tried before building.",
     )
@@ -109,9 +136,11 @@ class Images(Strict):
 class Stack(Strict):
     """One thing to run."""
 
-    preset: str = Field(description="The preset this stack came from.")
+    preset: Text = Field(description="The preset this stack came from.")
     engine: EngineName = Field(description="The engine that serves it.")
-    image: str | None = Field(default=None, description="An image to use instead of the appliance's own.")
+    image: Annotated[str, AfterValidator(_image)] | None = Field(
+        default=None, description="An image to use instead of the appliance's own."
+    )
     target: Target
     draft: Draft = Draft()
     serve: Serve

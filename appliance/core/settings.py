@@ -7,14 +7,14 @@ pydantic model, so there is one list of keys and one description of each.
 import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from types import UnionType
 from typing import Any, Union, get_args, get_origin
 
-import yaml
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from appliance.core.errors import ConfigFault
+from appliance.core.text import one_line, shown
+from appliance.core.yamltext import parse_yaml
 
 ENVIRONMENT_PREFIX = "SPARK_SPEC_"
 CONFIG_VARIABLE = "SPARK_SPEC_CONFIG"
@@ -65,7 +65,7 @@ def from_tree(tree: Any, source: str, known: Known) -> dict[str, Value]:
     """A layer from nested mappings, as YAML gives them. Raises ConfigFault on a key that is not known."""
     if not isinstance(tree, Mapping):
         raise ConfigFault(
-            f"{source} is not a mapping of settings", f"it is {tree!r}", "write key: value lines"
+            f"{source} is not a mapping of settings", f"it is {shown(tree)}", "write key: value lines"
         )
     return dict(_walk(tree, "", source, known))
 
@@ -73,25 +73,27 @@ def from_tree(tree: Any, source: str, known: Known) -> dict[str, Value]:
 def _walk(tree: Mapping[Any, Any], prefix: str, source: str, known: Known) -> Iterator[tuple[str, Value]]:
     for name, value in tree.items():
         key = f"{prefix}{name}"
+        if "." in str(name):
+            raise unknown(key, source, known, "in YAML, nest it: write serve: {port: 8001} for serve.port")
         if key in known:
             yield key, Value(_not_empty(key, value, source), source)
         elif any(other.startswith(key + ".") for other in known):
             if not isinstance(value, Mapping):
                 inside = ", ".join(other for other in known if other.startswith(key + "."))
                 raise ConfigFault(
-                    f"{key} is a section ({source})", f"it was given {value!r}", f"set one of: {inside}"
+                    f"{key} is a section ({source})", f"it was given {shown(value)}", f"set one of: {inside}"
                 )
             yield from _walk(value, key + ".", source, known)
         else:
             raise unknown(key, source, known)
 
 
-def unknown(key: str, source: str, known: Iterable[str]) -> ConfigFault:
+def unknown(key: str, source: str, known: Iterable[str], fix: str = "") -> ConfigFault:
     """The error for a key nobody knows, with the nearest one that is known."""
     return ConfigFault(
-        f"unknown setting {key} ({source})",
+        f"unknown setting {one_line(key)} ({source})",
         "no setting has that name",
-        nearest(key, known) or "`spark-spec show PRESET` lists every setting",
+        fix or nearest(key, known) or "`spark-spec show PRESET` lists every setting",
     )
 
 
@@ -112,7 +114,7 @@ def from_text(key: str, text: str, source: str, known: Known) -> Any:
         return TypeAdapter(leaf.annotation).validate_strings(text)
     except ValidationError as error:
         reason = "; ".join(str(item["msg"]) for item in error.errors())
-        raise ConfigFault(f"{key} cannot be {text!r} ({source})", reason, leaf.description) from None
+        raise ConfigFault(f"{key} cannot be {shown(text)} ({source})", reason, leaf.description) from None
 
 
 def from_environment(environ: Mapping[str, str], known: Known) -> dict[str, Value]:
@@ -124,9 +126,9 @@ def from_environment(environ: Mapping[str, str], known: Known) -> dict[str, Valu
             continue
         if variable not in names:
             raise ConfigFault(
-                f"unknown environment variable {variable}",
+                f"unknown environment variable {one_line(variable)}",
                 "variables that begin with SPARK_SPEC_ are settings, and this is none",
-                nearest(variable, names) or f"unset {variable}",
+                nearest(variable, names) or f"unset {one_line(variable)}",
             )
         source = f"environment {variable}"
         layer[names[variable]] = Value(from_text(names[variable], text, source, known), source)
@@ -141,10 +143,10 @@ def from_assignments(pairs: Iterable[str], known: Known) -> dict[str, Value]:
     for pair in pairs:
         key, equals, text = pair.partition("=")
         if not equals:
-            raise ConfigFault(f"--set {pair} has no value", "it has no =", "write --set key=value")
+            raise ConfigFault(f"--set {one_line(pair)} has no value", "it has no =", "write --set key=value")
         for other in said:
             if key == other or key.startswith(other + ".") or other.startswith(key + "."):
-                raise ConfigFault(f"--set {other} and --set {key} collide", "one contains the other",
+                raise ConfigFault(one_line(f"--set {other} and --set {key} collide"), "one contains the other",
                                   "keep one of them")  # fmt: skip
         said.append(key)
         source = f"--set {key}"
@@ -158,10 +160,7 @@ def from_assignments(pairs: Iterable[str], known: Known) -> dict[str, Value]:
 def _section(key: str, text: str, known: Known) -> Mapping[str, Any]:
     if not any(other.startswith(key + ".") for other in known):
         raise unknown(key, "--set", known)
-    try:
-        tree: Any = yaml.safe_load(text)
-    except yaml.YAMLError:
-        tree = text
+    tree: Any = parse_yaml(text, f"--set {key}")
     for part in reversed(key.split(".")):
         tree = {part: tree}
     return dict(tree)
@@ -185,36 +184,3 @@ def tree(layer: Layer) -> dict[str, Any]:
             place = place.setdefault(part, {})
         place[last] = item.value
     return root
-
-
-class _StrictLoader(yaml.SafeLoader):
-    """SafeLoader that refuses a key written twice in one mapping."""
-
-
-def _mapping(loader: _StrictLoader, node: yaml.MappingNode) -> dict[Any, Any]:
-    loader.flatten_mapping(node)
-    seen: set[Any] = set()
-    for key_node, _ in node.value:
-        key = loader.construct_object(key_node, deep=True)
-        if key in seen:
-            raise yaml.constructor.ConstructorError(
-                None, None, f"the key {key!r} stands twice", key_node.start_mark
-            )
-        seen.add(key)
-    return dict(loader.construct_mapping(node, deep=True))
-
-
-_StrictLoader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
-
-
-def read_yaml(path: Path) -> Any:
-    """A YAML file as data. Raises ConfigFault where it cannot be read, is no YAML, or has a key twice."""
-    try:
-        return yaml.load(path.read_text(encoding="utf-8"), _StrictLoader)
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigFault(f"cannot read {path}", str(error), "check the path and its permissions") from None
-    except (yaml.YAMLError, TypeError) as error:
-        reason = " ".join(str(error).split())
-        raise ConfigFault(
-            f"{path} is not valid YAML", reason, "correct the file at the place named"
-        ) from None

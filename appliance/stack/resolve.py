@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -10,7 +9,7 @@ from pydantic import BaseModel, ValidationError
 from appliance.catalog.preset import Preset, load
 from appliance.catalog.stack import Draft, Images, Paths, Stack, Strict
 from appliance.core.errors import ConfigFault
-from appliance.core.paths import default_config, default_models, default_state
+from appliance.core.paths import default_config, default_models, default_state, named_file
 from appliance.core.settings import (
     CONFIG_VARIABLE,
     Known,
@@ -21,9 +20,9 @@ from appliance.core.settings import (
     from_tree,
     leaves,
     merge,
-    read_yaml,
     tree,
 )
+from appliance.core.yamltext import read_yaml
 
 DEFAULT = "default"
 NO_SPEC = "--no-spec"
@@ -93,10 +92,11 @@ def _config_file(environ: Mapping[str, str], known: Known) -> Layer:
         raise ConfigFault(
             f"{CONFIG_VARIABLE} is empty", "it should name a config file", f"unset {CONFIG_VARIABLE}"
         )
-    path = Path(named).expanduser() if named else default_config()
-    if not named and not path.exists():
+    place = named or default_config()
+    if place is None:
         return {}
-    raw = read_yaml(path)
+    path = named_file(str(place), "the config file")
+    raw = read_yaml(path, optional=not named)
     return from_tree({} if raw is None else raw, f"config file {path}", known)
 
 
@@ -104,7 +104,7 @@ def _defaults(known: Known) -> dict[str, Value]:
     values = {key: Value(value, DEFAULT) for key, value in _model_defaults(MachineSettings) if key in known}
     values |= {key: Value(value, DEFAULT) for key, value in _model_defaults(Stack) if key in known}
     folders = {"paths.state": default_state(), "paths.models": default_models()}
-    return values | {key: Value(str(path), DEFAULT) for key, path in folders.items()}
+    return values | {key: Value(str(path), DEFAULT) for key, path in folders.items() if path}
 
 
 def _model_defaults(model: type[BaseModel], prefix: str = "") -> Iterable[tuple[str, Any]]:
@@ -131,12 +131,23 @@ ModelT = TypeVar("ModelT", bound=BaseModel)
 
 
 def _build(model: type[ModelT], values: Layer) -> ModelT:
-    keys = {key for key, _ in _model_defaults(model)} | set(leaves(model))
-    mine = {key: value for key, value in values.items() if key in keys}
+    known = leaves(model)
+    mine = {key: value for key, value in values.items() if key in known}
+    _require({key for key in known if key not in dict(_model_defaults(model))} - set(mine), known)
     try:
         return model.model_validate(tree(mine))
     except ValidationError as error:
         raise ConfigFault(*_explain(error, mine)) from None
+
+
+def _require(missing: Iterable[str], known: Known) -> None:
+    """Raise ConfigFault, naming every key that needs a value, where any has none."""
+    if keys := sorted(missing):
+        raise ConfigFault(
+            f"nothing sets {', '.join(keys)}",
+            "; ".join(f"{key} has no default here: {known[key].description}" for key in keys),
+            " ".join(["add", *(f"--set {key}=VALUE" for key in keys)]),
+        )
 
 
 def _explain(error: ValidationError, values: Layer) -> tuple[str, str, str]:

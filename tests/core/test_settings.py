@@ -1,7 +1,5 @@
 """Settings: layers, sources, and what is refused."""
 
-from pathlib import Path
-
 import pytest
 
 from appliance.core.errors import ConfigFault
@@ -11,7 +9,6 @@ from appliance.core.settings import (
     from_environment,
     from_tree,
     merge,
-    read_yaml,
     tree,
 )
 from appliance.stack.resolve import known_settings
@@ -90,17 +87,21 @@ def test_an_unknown_variable_fails_with_the_nearest_name() -> None:
     assert "SPARK_SPEC_SERVE_PORT" in caught.value.fix
 
 
-def test_a_key_written_twice_in_a_file_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "config.yaml"
-    path.write_text("serve:\n  port: 1\n  port: 2\n")
-    with pytest.raises(ConfigFault, match="not valid YAML") as caught:
-        read_yaml(path)
-    assert "'port' stands twice" in caught.value.why
+@pytest.mark.parametrize("written", [{"serve.port": 1}, {"serve": {"port": 1}, "serve.port": 2}])
+def test_a_dotted_name_inside_yaml_is_unknown_and_the_fix_nests_it(written: dict[str, object]) -> None:
+    with pytest.raises(ConfigFault, match=r"unknown setting serve\.port") as caught:
+        from_tree(written, "config file x", KNOWN)
+    assert "nest it" in caught.value.fix
 
 
-@pytest.mark.parametrize("text", ["a: [", "\tx: 1", "? {a: 1}\n: 2", "!!python/object:os.system {}"])
-def test_a_file_that_is_no_plain_yaml_is_refused(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "config.yaml"
-    path.write_text(text)
-    with pytest.raises(ConfigFault):
-        read_yaml(path)
+@pytest.mark.parametrize(
+    "pairs",
+    [["serve=" + "x" * 10_000], ["x" * 10_000 + "=1"], ["x" * 10_000], ["serve.port=" + "9" * 10_000],
+     ["x\x1b[31m\ny=1"], ['serve={"a\\eb": 1}']],
+)  # fmt: skip
+def test_whatever_was_given_a_message_stays_a_short_line(pairs: list[str]) -> None:
+    with pytest.raises(ConfigFault) as caught:
+        from_assignments(pairs, KNOWN)
+    for text in (caught.value.what, caught.value.why, caught.value.fix):
+        assert len(text) < 600
+        assert text.isprintable()

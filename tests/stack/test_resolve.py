@@ -1,5 +1,6 @@
 """From preset and settings to one stack: order, sources, and what cannot be."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from appliance.catalog.preset import names
 from appliance.core.errors import ConfigFault
 from appliance.core.paths import default_config
-from appliance.stack.resolve import resolve, resolve_machine
+from appliance.stack.resolve import known_settings, resolve, resolve_machine
 
 
 @pytest.mark.parametrize("preset", names())
@@ -31,8 +32,6 @@ def test_the_later_layer_wins_and_is_named() -> None:
 
 
 def test_every_setting_has_a_value_and_a_source() -> None:
-    from appliance.stack.resolve import known_settings
-
     assert set(resolve("demo-baseline", [], {}).values) == set(known_settings())
 
 
@@ -121,3 +120,123 @@ def test_a_named_config_file_must_exist() -> None:
         resolve("demo", [], {"SPARK_SPEC_CONFIG": "/nowhere/config.yaml"})
     with pytest.raises(ConfigFault, match="SPARK_SPEC_CONFIG is empty"):
         resolve("demo", [], {"SPARK_SPEC_CONFIG": ""})
+    with pytest.raises(ConfigFault, match="config file cannot be"):
+        resolve("demo", [], {"SPARK_SPEC_CONFIG": "~nosuchuser/config.yaml"})
+
+
+def given(key: str, text: str, layer: str) -> None:
+    """The demo with one key set in one layer; `text` may be what only an escape can write."""
+    section, _, name = key.rpartition(".")
+    quoted = '"' + "".join(f"\\U{ord(mark):08x}" for mark in text) + '"'
+    line = f"{section}: {{{name}: {quoted}}}\n" if section else f"{name}: {quoted}\n"
+    if layer == "file":
+        default_config().parent.mkdir(parents=True, exist_ok=True)
+        default_config().write_text(line)
+    variable = "SPARK_SPEC_" + key.replace(".", "_").upper()
+    resolve(
+        "demo",
+        [f"{key}={text}"] if layer == "set" else [],
+        {variable: text} if layer == "environment" else {},
+    )
+
+
+@pytest.mark.parametrize("layer", ["file", "environment", "set"])
+@pytest.mark.parametrize("key", list(known_settings()))
+@pytest.mark.parametrize("mark", ["\x1b", "\n", "\0", "\x7f", "\u0085", "\ud800", "\ufffe", "\u202e"])
+def test_no_setting_takes_what_cannot_be_shown(key: str, layer: str, mark: str) -> None:
+    with pytest.raises(ConfigFault) as caught:
+        given(key, f"/a{mark}b", layer)
+    told = f"{caught.value.what} {caught.value.why}"
+    assert key in told
+    assert told.isprintable()
+
+
+def test_neither_a_preset_s_path_nor_its_words_nor_a_base_folder_take_what_cannot_be_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = "stack: {engine: llamacpp, target: {model: m}, serve: {name: n}}\n"
+    (tmp_path / "a\x1bb.yaml").write_text("title: x\n" + body)
+    (tmp_path / "title.yaml").write_text('title: "a\\eb"\n' + body)
+    (tmp_path / "about.yaml").write_text('title: x\nabout: "a\\nb\\ec"\n' + body)
+    (tmp_path / "name.yaml").write_text("title: x\nname: other\n" + body)
+    for path in ("a\x1bb.yaml", "title.yaml", "about.yaml", "name.yaml"):
+        with pytest.raises(ConfigFault):
+            resolve(str(tmp_path / path), [], {})
+    monkeypatch.setenv("XDG_STATE_HOME", "/a\x1bb")
+    with pytest.raises(ConfigFault) as caught:
+        resolve("demo", [], {})
+    assert "paths.state" in caught.value.why
+
+
+@pytest.mark.parametrize("layer", ["file", "environment", "set"])
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        (key, text)
+        for key in ("health.stall_s", "health.wedge_s")
+        for text in ("inf", "nan", "0", "-1", "1e11")
+    ]
+    + [("llamacpp.threads", "1025"), ("serve.max_batch_size", "1025"), ("serve.max_seq_len", "10000001")],
+)
+def test_every_number_has_its_bounds(key: str, text: str, layer: str) -> None:
+    environ, pairs = {}, []
+    if layer == "file":
+        section, _, name = key.partition(".")
+        default_config().parent.mkdir(parents=True)
+        written = f".{text}" if text in {"inf", "nan"} else text.replace("1e11", "1.0e+11")
+        default_config().write_text(f"{section}: {{{name}: {written}}}\n")
+    elif layer == "set":
+        pairs = [f"{key}={text}"]
+    else:
+        environ = {"SPARK_SPEC_" + key.replace(".", "_").upper(): text}
+    with pytest.raises(ConfigFault) as caught:
+        resolve("demo", pairs, environ)
+    assert key in f"{caught.value.what} {caught.value.why}"
+    assert "valid number" not in caught.value.why
+
+
+@pytest.mark.parametrize("key", ["image", "images.registry"])
+@pytest.mark.parametrize(
+    "text", ["-v", "--privileged", "a b", "A", "/a", "a//b", "a/", ".a", "a:", "a" * 600, "a/-b"]
+)
+def test_an_image_or_registry_is_only_what_can_be_one(key: str, text: str) -> None:
+    with pytest.raises(ConfigFault) as caught:
+        resolve("demo", [f"{key}={text}"], {})
+    assert "write " in caught.value.why
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [("image", "x"), ("image", "host.example:5000/a/b__c-d:V1.2_x@sha256:" + "0" * 64), ("image", "sha256:" + "a" * 64),
+     ("image", "spark-spec/serve-llamacpp:2026.12"), ("images.registry", "localhost:5000"),
+     ("images.registry", "ghcr.io/some-one/spark-spec"), ("images.registry", "10.0.0.1:5000/x")],
+)  # fmt: skip
+def test_an_image_or_registry_of_any_usual_form_is_taken(key: str, text: str) -> None:
+    assert resolve("demo", [f"{key}={text}"], {}).values[key].value == text
+
+
+def test_without_a_home_what_needs_one_is_named_and_what_does_not_works(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for variable in ("XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(variable)
+    monkeypatch.setenv("HOME", "none")
+    with pytest.raises(ConfigFault, match=r"paths\.models, paths\.state") as caught:
+        resolve("demo", [], {})
+    assert "--set paths.state=" in caught.value.fix
+    assert resolve_machine(["paths.state=/s", "paths.models=/m"], {}).paths.state == Path("/s")
+
+
+def test_a_home_that_nobody_has_is_a_fault() -> None:
+    with pytest.raises(ConfigFault) as caught:
+        resolve("demo", ["paths.models=~nosuchuser/x"], {})
+    assert "paths.models" in f"{caught.value.what} {caught.value.why}"
+    with pytest.raises(ConfigFault, match="preset file"):
+        resolve("~nosuchuser/x.yaml", [], {})
+
+
+def test_a_config_or_preset_that_never_ends_is_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "x.yaml")
+    for preset, environ in ((str(tmp_path / "x.yaml"), {}), ("demo", {"SPARK_SPEC_CONFIG": "/dev/zero"})):
+        with pytest.raises(ConfigFault, match="cannot read"):
+            resolve(preset, [], environ)
