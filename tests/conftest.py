@@ -5,7 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,7 @@ import pytest
 from appliance.catalog.entries import load_entry
 from appliance.core.paths import default_models
 from appliance.models.ensure import ensure
+from appliance.stack.release import stack_names
 
 # A shell that starts a job in the background has it ignore SIGINT, and every process that we start would too.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -57,7 +58,7 @@ Cli = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture
-def cli(home: Path) -> Cli:
+def cli(home: Path) -> Iterator[Cli]:
     """Run `spark-spec` as a person does, in a process of its own, without a terminal."""
 
     def run(*words: str, timeout: float = 120, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -67,8 +68,9 @@ def cli(home: Path) -> Cli:
             env={**os.environ, **environment},
         )  # fmt: skip
 
-    del home
-    return run
+    yield run
+    for name in stack_names(home / "state" / "spark-spec"):  # a test that failed in the middle leaves nothing
+        run("down", name)
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import pytest
 
 from appliance.core.paths import PACKAGE
 from appliance.machine.docker import probe_docker
+from tests.conftest import Cli
 
 ROOT = PACKAGE.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -27,9 +28,10 @@ def test_the_two_commands_come_first_and_ci_runs_them() -> None:
 @pytest.mark.engine
 @pytest.mark.parametrize("block", BLOCKS[1:], ids=lambda block: block.splitlines()[0])
 def test_a_block_of_commands_does_what_it_says(
-    block: str, models_dir: Path, free_port: int, home: Path
+    block: str, models_dir: Path, free_port: int, home: Path, cli: Cli
 ) -> None:
     """As it stands, but for the port and the models' folder, which the environment sets."""
+    del cli  # takes down what a failed block leaves
     if "docker compose" in block and probe_docker().state != "ok":
         if os.environ.get("REQUIRE_DOCKER"):
             pytest.fail("REQUIRE_DOCKER is set, but no Docker answers")
@@ -53,6 +55,10 @@ def test_a_block_of_commands_does_what_it_says(
         cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False,
         stdin=subprocess.DEVNULL,
     )  # fmt: skip
+    if "docker compose" in block:
+        subprocess.run(
+            ["docker", "network", "rm", f"readme-{free_port}_default"], capture_output=True, check=False
+        )
     assert done.returncode == 0, done.stdout + done.stderr
 
 

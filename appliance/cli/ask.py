@@ -2,13 +2,12 @@
 
 import os
 import sys
-import unicodedata
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from appliance.cli import options
-from appliance.cli.output import Terminal, result_json
+from appliance.cli.output import Terminal, plain, result_json
 from appliance.core.errors import UsageFault
 
 if TYPE_CHECKING:
@@ -39,8 +38,7 @@ def ask(
     from appliance.lifecycle.managed import client, find, running
     from appliance.stack.resolve import resolve_machine
 
-    if question == "-":
-        question = sys.stdin.read()
+    question = _read(question)
     if not question.strip():
         raise UsageFault(
             "the question is empty", "there is nothing to answer", 'spark-spec ask "Why is the sky blue?"'
@@ -64,11 +62,20 @@ def ask(
         talk.say(_figures(answer))
 
 
+def _read(question: str) -> str:
+    """The question, from standard input where it is "-". Raises UsageFault where it is not UTF-8."""
+    try:
+        text = sys.stdin.buffer.read().decode("utf-8") if question == "-" else question
+        text.encode("utf-8")  # what came as an argument in another encoding has surrogates in it
+    except UnicodeError as error:
+        raise UsageFault(
+            "the question is not UTF-8", str(error), "convert it: iconv -f latin1 -t utf-8"
+        ) from None
+    return text
+
+
 def _say(text: str) -> None:
-    """Stream a piece. A terminal obeys control characters, and a model must not command it."""
-    if sys.stdout.isatty():
-        text = "".join(char for char in text if char in "\n\t" or unicodedata.category(char) != "Cc")
-    click.echo(text, nl=False)
+    click.echo(plain(text), nl=False)
 
 
 def _data(answer: "Answer") -> dict[str, Any]:

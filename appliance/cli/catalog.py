@@ -115,6 +115,8 @@ def render(
             "--reference goes with --runtime docker", "a process has no variables to fill", "leave one out"
         )
     resolved = resolve(preset, sets, os.environ, no_spec=no_spec)
-    path = render_to(resolved, name or resolved.preset.name, folder, runtime, reference=reference)
+    path = render_to(
+        resolved, resolved.preset.name if name is None else name, folder, runtime, reference=reference
+    )
     Terminal().say(f"rendered to {path}")
     result(str(path))

@@ -58,7 +58,12 @@ def up(
     from appliance.stack.resolve import resolve
 
     resolved = resolve(preset, sets, os.environ, no_spec=no_spec)
-    wanted = Wanted(check_name(name or resolved.preset.name), runtime, replace=replace, verify=not no_verify)
+    wanted = Wanted(
+        check_name(resolved.preset.name if name is None else name),
+        runtime,
+        replace=replace,
+        verify=not no_verify,
+    )
     talk = Terminal()
     if dry_run:
         from appliance.lifecycle.dry_run import dry_run as rehearse

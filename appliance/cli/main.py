@@ -1,5 +1,6 @@
 """The entry point: commands loaded only when they are called, and every ending turned into an exit code."""
 
+import contextlib
 import importlib
 import os
 import signal
@@ -10,7 +11,7 @@ from types import FrameType
 import click
 
 from appliance import __version__
-from appliance.core.errors import SparkSpecError
+from appliance.core.errors import MachineFault, SparkSpecError
 
 INTERRUPTED = 130
 
@@ -88,29 +89,47 @@ def main(args: list[str] | None = None) -> int:
     try:
         code = cli.main(words, prog_name="spark-spec", standalone_mode=False)
         return code if isinstance(code, int) else 0
-    except SparkSpecError as error:
-        if debug:
-            traceback.print_exc()
-        for label, text in (("error", error.what), ("  why", error.why), ("  fix", error.fix)):
-            if text:
-                click.echo(f"{label}: {text}", err=True)
-        return error.code
-    except click.ClickException as error:
-        error.show()
-        return error.exit_code
-    except (KeyboardInterrupt, click.Abort):
-        click.echo("interrupted", err=True)
-        return INTERRUPTED
-    except BrokenPipeError:  # the reader of our output went away, as `head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except Exception as error:  # noqa: BLE001 -- the one place that may: it is a bug, and is reported as one
-        if debug:
-            traceback.print_exc()
-        click.echo(f"error: {type(error).__name__}: {error}", err=True)
-        click.echo("  why: this is a bug in spark-spec", err=True)
-        click.echo("  fix: run it again with --debug before the command, and report what it prints", err=True)
-        return 1
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 -- the one place that may: each becomes a code
+        return _ending(error, debug)
+
+
+def _ending(error: BaseException, debug: bool) -> int:
+    """Say how it ended. Returns the exit code."""
+    match error:
+        case SparkSpecError():
+            code = _report(error, debug)
+        case click.ClickException():
+            error.show()
+            code = error.exit_code
+        case KeyboardInterrupt() | click.Abort():
+            _echo("interrupted")
+            code = INTERRUPTED
+        case BrokenPipeError():  # the reader of our output went away, as `head` does
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            code = 0
+        case OSError():  # what the machine refused, and no room foresaw: a full disk, a lost folder
+            code = _report(MachineFault("the machine refused", str(error), "see to what it names"), debug)
+        case _:
+            what, why = f"{type(error).__name__}: {error}", "this is a bug in spark-spec"
+            fix = "run it again with --debug before the command, and report what it prints"
+            code = _report(SparkSpecError(what, why, fix), debug)
+    return code
+
+
+def _report(error: SparkSpecError, debug: bool) -> int:
+    """Print an error's three lines. Returns its exit code."""
+    if debug:
+        _echo(traceback.format_exc())
+    for label, text in (("error", error.what), ("  why", error.why), ("  fix", error.fix)):
+        if text:
+            _echo(f"{label}: {text}")
+    return error.code
+
+
+def _echo(text: str) -> None:
+    """A line to standard error, where that can be written."""
+    with contextlib.suppress(OSError, ValueError):
+        click.echo(text, err=True)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:  # noqa: ARG001

@@ -1,10 +1,13 @@
 """Standard output is the result, standard error is talk. Bars and colour only on a terminal."""
 
+import contextlib
 import json
+import os
 import shutil
 import sys
 import threading
 import time
+import unicodedata
 from typing import Any
 
 import click
@@ -19,7 +22,7 @@ class Terminal:
     something long stands still; elsewhere lines are added."""
 
     def __init__(self) -> None:
-        self._live = sys.stderr.isatty()
+        self._live = sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
         self._lock = threading.Lock()
         self._phase = ""
         self._label = ""
@@ -29,7 +32,7 @@ class Terminal:
 
     def say(self, line: str) -> None:
         self.close()
-        click.echo(line, err=True)
+        _talk(f"{line}\n")
 
     def command(self, line: str) -> None:
         self.say(f"$ {line}")
@@ -72,7 +75,7 @@ class Terminal:
             self._clock.join()
             self._clock = None
         if self._live:
-            click.echo("\r\033[K", nl=False, err=True)
+            _talk("\r\033[K")
 
     def _tick(self) -> None:
         while True:
@@ -84,7 +87,21 @@ class Terminal:
     @staticmethod
     def _draw(text: str) -> None:
         width = shutil.get_terminal_size().columns
-        click.echo(f"\r\033[K{text[: width - 1]}", nl=False, err=True)
+        _talk(f"\r\033[K{text[: width - 1]}")
+
+
+def _talk(text: str) -> None:
+    """To standard error. Where nobody listens any more, or nobody ever did, the work goes on all the same."""
+    with contextlib.suppress(OSError, ValueError):
+        click.echo(text, nl=False, err=True)
+
+
+def plain(text: str) -> str:
+    """Text of others for standard output. A terminal obeys control characters, and a model, or an engine's log,
+    must not command it; elsewhere the text is left as it is."""
+    if not sys.stdout.isatty():
+        return text
+    return "".join(char for char in text if char in "\n\t" or unicodedata.category(char) != "Cc")
 
 
 def _transfer(done: int, total: int | None, elapsed: float) -> str:

@@ -40,6 +40,8 @@ def verify(name: str | None, against_baseline: bool, as_json: bool) -> None:
     talk = Terminal()
     stack = find(resolve_machine([], os.environ), name, talk)
     release = running(stack)
+    if against_baseline:
+        prove.require_draft(stack, release)
     try:
         talk.phase("verifying")
         report = prove.check(stack, release, quick=False)

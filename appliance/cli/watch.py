@@ -2,13 +2,14 @@
 
 import os
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from appliance.cli import options
-from appliance.cli.output import Terminal, result, result_json, table
-from appliance.core.errors import MachineFault
+from appliance.cli.output import Terminal, plain, result, result_json, table
+from appliance.core.errors import MachineFault, SparkSpecError, UsageFault
 
 if TYPE_CHECKING:
     from appliance.lifecycle.managed import Managed
@@ -18,7 +19,10 @@ if TYPE_CHECKING:
 @options.stack_name
 @options.as_json
 def status(name: str | None, as_json: bool) -> None:
-    """Say how the stack NAME is, or all of them: absent, starting, ready, wedged or exited.
+    """Say how the stack NAME is, or all of them.
+
+    States: absent (down), starting, ready, wedged (alive, but no tokens come), exited (given up), stopped (being
+    taken down), unknown (it cannot be seen; the reason says why).
 
     \b
     Example:
@@ -34,7 +38,8 @@ def status(name: str | None, as_json: bool) -> None:
     else:
         state = settings.paths.state
         stacks = [Managed(StackFolder(state, one), talk) for one in stack_names(state)]
-    seen = [_seen(stack) for stack in stacks]
+    away: list[SparkSpecError] = []  # a Docker that does not answer is asked once
+    seen = [_seen(stack, away) for stack in stacks]
     if as_json:
         result_json(seen)
     elif not seen:
@@ -51,20 +56,29 @@ def status(name: str | None, as_json: bool) -> None:
 
 
 def _acceptance(length: float | None) -> str:
-    return "unknown" if length is None else f"{length:.2f}"
+    return "-" if length is None else f"{length:.2f}"
 
 
-def _seen(stack: "Managed") -> dict[str, Any]:
+def _seen(stack: "Managed", away: list[SparkSpecError]) -> dict[str, Any]:
     from appliance.health.state import Health, classify
     from appliance.runtime.base import ABSENT
     from appliance.verify.acceptance import acceptance_length
 
-    release = stack.current()
+    release, observed, health = None, ABSENT, Health("unknown")
     try:
+        state = stack.folder.state()
+        if state.runtime == "docker" and away:
+            raise away[0]
         observed = stack.observe()
         health = classify(observed, time.time())
+        release = stack.current()
+        if state.left_on_docker:
+            health = replace(health, reason="a container was left on Docker; the next up or down removes it")
     except MachineFault as error:
-        observed, health = ABSENT, Health("unknown", reason=error.why)
+        away.append(error)
+        health = Health("unknown", reason=error.why)
+    except SparkSpecError as error:
+        health = replace(health, reason=f"{error.what}: {error.why}")
     said = observed.status
     counters = said.counters if said else None
     return {
@@ -100,9 +114,16 @@ def logs(name: str | None, follow: bool, lines: int) -> None:
     from appliance.stack.resolve import resolve_machine
 
     stack = find(resolve_machine([], os.environ), name, Terminal())
-    release = stack.current() or next(reversed(stack.folder.releases()), None)
-    if release is None:
-        result("nothing was ever started")
-        return
-    for line in stack.runtime(release.runtime).logs(follow=follow, lines=lines):
-        result(line)
+    name_of_runtime = (
+        stack.folder.state().runtime or "process"
+    )  # a container's log goes with it; a local one stays
+    lines_seen = 0
+    for line in stack.runtime(name_of_runtime).logs(follow=follow, lines=lines):
+        lines_seen += 1
+        result(plain(line))
+    if not lines_seen and lines:
+        raise UsageFault(
+            f"{stack.folder.name} has no log",
+            "it is down, and a container's log goes with the container",
+            "bring it up: spark-spec up PRESET",
+        )

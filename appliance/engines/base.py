@@ -52,6 +52,7 @@ class Engine(Protocol):
     counters: CounterTable | None
     phases: tuple[Phase, ...]
     deaths: tuple[Death, ...]
+    local_modules: tuple[str, ...]  # Python modules that it needs where it runs as a local process
 
     def version(self) -> str:
         """The engine version this launcher runs, as written in the manifest."""

@@ -25,6 +25,7 @@ class LlamaCpp:
     name = "llamacpp"
     health_path = "/health"
     chat_path = "/v1/chat/completions"
+    local_modules: tuple[str, ...] = ("xllamacpp",)
     counters: CounterTable | None = CounterTable(
         path="/metrics",
         format="prometheus",

@@ -32,7 +32,9 @@ def classify(observed: Observed, now: float) -> Health:
         return Health(status.STARTING, "starting")
     if now - said.updated > SILENT_S:
         return Health(
-            status.WEDGED, said.phase, f"its supervisor has not reported for {now - said.updated:.0f} s"
+            status.WEDGED,
+            said.phase,
+            f"its supervisor has not reported for {now - said.updated:.0f} s; see that its disk is not full",
         )
     return Health(
         said.state, said.phase, said.exit.reason if said.exit and said.state == status.WEDGED else ""

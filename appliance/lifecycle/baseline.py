@@ -14,8 +14,6 @@ from appliance.machine.facts import Machine, this_machine
 from appliance.stack.release import Release, StackFolder
 from appliance.stack.render import render
 
-SUFFIX = "-nospec"
-
 
 @contextlib.contextmanager
 def baseline(stack: Managed, release: Release) -> Iterator[Release]:
@@ -27,7 +25,7 @@ def baseline(stack: Managed, release: Release) -> Iterator[Release]:
     with twin.folder.lock():
         _remove(twin)
         try:
-            rendered = render(_without_draft(release), _machine(release, stack.folder.home), twin.folder.name)
+            rendered = render(_without_draft(release), _machine(release, twin.folder.home), twin.folder.name)
             started = publish(twin, rendered)
             twin.start(started)
             twin.wait(started)
@@ -37,8 +35,9 @@ def baseline(stack: Managed, release: Release) -> Iterator[Release]:
 
 
 def twin_of(stack: Managed) -> Managed:
-    """The baseline's own stack, which need not exist."""
-    return Managed(StackFolder(stack.folder.home, stack.folder.name[: 40 - len(SUFFIX)] + SUFFIX), stack.talk)
+    """The baseline's own stack, which need not exist: of the same name, in a state folder of its own, so that it
+    is never one of the user's."""
+    return Managed(StackFolder(stack.folder.home / "baselines", stack.folder.name), stack.talk)
 
 
 def clear(stack: Managed) -> None:
@@ -48,7 +47,9 @@ def clear(stack: Managed) -> None:
         return
     try:
         with twin.folder.lock():
-            stack.talk.say(f"removing {twin.folder.name}, left by a comparison that was killed")
+            stack.talk.say(
+                f"removing the baseline of {twin.folder.name}, left by a comparison that was killed"
+            )
             _remove(twin)
     except MachineFault as error:
         stack.talk.say(f"{error.what}: {error.why}")

@@ -3,6 +3,8 @@
 from appliance.core.errors import UsageFault
 from appliance.lifecycle.baseline import clear
 from appliance.lifecycle.managed import Managed
+from appliance.lifecycle.port import clear_port
+from appliance.lifecycle.swap import swap
 from appliance.runtime.base import Observed
 from appliance.stack.release import Release
 
@@ -13,7 +15,7 @@ def down(stack: Managed) -> bool:
         stopped = stack.stop()
         clear(stack)
         if stopped:
-            stack.folder.audit("down")
+            stack.audit("down")
         return stopped
 
 
@@ -42,8 +44,8 @@ def rollback(stack: Managed) -> tuple[Release, Observed]:
 
 
 def _start_over(stack: Managed, release: Release, event: str) -> tuple[Release, Observed]:
-    stack.stop()
-    stack.start(release)
-    observed = stack.wait(release)
-    stack.folder.audit(event, release=release.number, digest=release.digest)
+    """Raises what a start raises; what ran before then runs again, unless it is the release that failed."""
+    clear_port(release.port, stack, replace=False, talk=stack.talk)
+    observed = swap(stack, release, None, lambda: stack.wait(release))
+    stack.audit(event, release=release.number, digest=release.digest)
     return release, observed

@@ -6,7 +6,7 @@ from appliance.core.talk import Talk
 from appliance.images.local import find
 from appliance.lifecycle.managed import Managed
 from appliance.lifecycle.port import clear_port
-from appliance.lifecycle.prepare import machine_for
+from appliance.lifecycle.prepare import check_local, machine_for
 from appliance.lifecycle.up import Wanted, adoptable
 from appliance.models.place import place
 from appliance.runtime.choose import choose
@@ -24,6 +24,7 @@ def dry_run(resolved: Resolved, wanted: Wanted, talk: Talk) -> dict[str, Any]:
         return {"name": wanted.name, "runtime": running.runtime, "steps": [*steps, *_last(wanted)]}
     runtime = choose(wanted.runtime, talk)
     rendered = render(resolved.stack, machine_for(resolved, runtime), wanted.name)
+    check_local(resolved, rendered)
     other = clear_port(resolved.stack.serve.port, stack, replace=wanted.replace, talk=talk)
     models = resolved.machine.paths.models
     steps = [f"fetch {entry.id} to {models / place(entry)}" for entry in stack_models(resolved.stack)

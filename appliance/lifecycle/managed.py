@@ -2,14 +2,16 @@
 
 import time
 from dataclasses import dataclass
+from typing import Any
 
 from appliance import engines
 from appliance.client.client import Client, Timeouts
 from appliance.client.errors import NotReachable
-from appliance.core.errors import MachineFault, UsageFault
+from appliance.core.errors import ConfigFault, MachineFault, UsageFault
 from appliance.core.talk import Talk
 from appliance.health.state import Health, classify
 from appliance.health.wait import SHOWN_LINES, wait_ready
+from appliance.machine.docker import probe_docker
 from appliance.machine.facts import RuntimeName
 from appliance.runtime.base import ABSENT, Observed, Runtime
 from appliance.runtime.choose import runtime
@@ -26,37 +28,61 @@ class Managed:
     talk: Talk
 
     def current(self) -> Release | None:
-        """The release meant to run; None where the stack is down."""
+        """The release meant to run; None where the stack is down. Raises ConfigFault where it cannot be read."""
         return self.folder.current() if self.folder.exists() else None
 
     def runtime(self, name: RuntimeName) -> Runtime:
         return runtime(name, self.folder, self.talk)
 
     def observe(self) -> Observed:
-        release = self.current()
-        return self.runtime(release.runtime).observe() if release else ABSENT
+        """What is there. It needs the state file only: a release may have been damaged or removed meanwhile."""
+        name = self.folder.state().runtime
+        return self.runtime(name).observe() if name else ABSENT
 
     def health(self) -> Health:
         return classify(self.observe(), time.time())
 
     def counters(self) -> Counters | None:
-        """The supervisor's last reading."""
-        seen = self.observe().status
+        """The supervisor's last reading; None where it cannot be had."""
+        try:
+            seen = self.observe().status
+        except MachineFault:
+            return None
         return seen.counters if seen else None
 
     def start(self, release: Release) -> None:
-        """Start a release; from here on it is the one meant to run."""
-        self.folder.remember_current(release.number)
+        """Start a release; from here on it is the one meant to run. Raises ConfigFault for one that was edited."""
+        if not release.intact():
+            raise ConfigFault(
+                f"release {release.number:04d} of {self.folder.name} is not as it was published",
+                f"a file in {release.folder} was changed",
+                f"make a new one: spark-spec up {release.manifest['stack']['preset']}",
+            )
+        self.folder.remember_current(release)
         self.talk.say(f"starting release {release.number:04d} ({release.runtime})")
         self.runtime(release.runtime).start(release.folder, release.digest)
 
     def stop(self) -> bool:
-        """Stop whatever of this stack runs. False where nothing did."""
-        release = self.current()
-        stopped = self.runtime(release.runtime).stop() if release else False
-        if release:
+        """Stop whatever of this stack runs. False where nothing did.
+
+        Where the state file is damaged, both runtimes are looked at; the file is then written anew.
+        """
+        try:
+            names: tuple[RuntimeName, ...] = tuple(filter(None, [self.folder.state().runtime]))
+        except ConfigFault as error:
+            self.talk.say(f"{error.what} ({error.why}): looking for what runs")
+            names = ("process", "docker") if probe_docker().state == "ok" else ("process",)
+        stopped = [name for name in names if self._stop(name)]
+        if names:
             self.folder.remember_current(None)
-        return self._sweep() or stopped
+        return self._sweep() or bool(stopped)
+
+    def _stop(self, name: RuntimeName) -> bool:
+        if not self.folder.folder.exists():
+            return False
+        if self.runtime(name).observe().alive:
+            self.talk.say(f"stopping {self.folder.name} ({name})")
+        return self.runtime(name).stop()
 
     def abandon(self) -> None:
         """Give up a release on a Docker that does not answer; its container goes when Docker is back."""
@@ -74,6 +100,13 @@ class Managed:
             return False
         self.folder.remember_left_on_docker(False)
         return swept
+
+    def audit(self, event: str, **facts: Any) -> None:
+        """Record an event; a log that cannot be written is said, and stops nothing."""
+        try:
+            self.folder.audit(event, **facts)
+        except OSError as error:
+            self.talk.say(f"warning: not recorded in {self.folder.folder / 'audit.jsonl'}: {error}")
 
     def wait(self, release: Release) -> Observed:
         """Wait until it is ready; raises EngineDied or NoProgress."""
@@ -121,20 +154,33 @@ def answers(asking: Client) -> bool:
 
 def find(settings: MachineSettings, name: str | None, talk: Talk) -> Managed:
     """A known stack by name; without one, the only stack there is. Raises UsageFault."""
-    known = stack_names(settings.paths.state)
-    if name is None and len(known) != 1:
-        running = [one for one in known if Managed(StackFolder(settings.paths.state, one), talk).current()]
-        if len(running) != 1:
+    state = settings.paths.state
+    known = stack_names(state)
+    if name is None:
+        up = (
+            known
+            if len(known) == 1
+            else [one for one in known if _is_up(Managed(StackFolder(state, one), talk))]
+        )
+        if len(up) != 1:
             raise UsageFault(
-                "which stack?" if known else "there is no stack here",
-                f"known are: {', '.join(known)}" if known else f"{settings.paths.state} has none",
-                "name one" if known else "start one: spark-spec up demo",
+                "which stack?" if up else "no stack is up" if known else "there is no stack here",
+                f"up are: {', '.join(up)}" if up else f"known are: {', '.join(known) or 'none'}",
+                "name one" if up else "start one: spark-spec up demo",
             )
-        known = running
-    if name is not None and name not in known:
+        name = up[0]
+    if name not in known:
         raise UsageFault(
             f"there is no stack {name!r}",
             f"known are: {', '.join(known) or 'none'}",
             "`spark-spec status` lists them; `spark-spec up` starts one",
         )
-    return Managed(StackFolder(settings.paths.state, name or known[0]), talk)
+    return Managed(StackFolder(state, name), talk)
+
+
+def _is_up(stack: Managed) -> bool:
+    """Whether it is meant to run; one whose state cannot be read may well."""
+    try:
+        return stack.folder.state().runtime is not None
+    except ConfigFault:
+        return True

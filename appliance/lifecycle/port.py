@@ -1,6 +1,6 @@
 """The port, before anything is fetched: free, ours, or whose."""
 
-from appliance.core.errors import MachineFault
+from appliance.core.errors import ConfigFault, MachineFault, SparkSpecError
 from appliance.core.talk import Talk
 from appliance.lifecycle.managed import Managed
 from appliance.machine.docker import container_on_port
@@ -13,15 +13,15 @@ def clear_port(port: int, own: Managed, *, replace: bool, talk: Talk) -> Managed
 
     Raises MachineFault where another stack holds it and `replace` is not asked for, or where anything else does.
     """
-    release = own.current()
-    if is_free(port) or (release is not None and release.port == port and own.observe().alive):
+    if is_free(port) or _holds(own, port):
         return None
     other = _other_stack(port, own.folder, talk)
     if other is None:
+        whose, remedy = _whose(port)
         raise MachineFault(
             f"port {port} is taken",
-            f"{_whose(port)} listens on it",
-            "end that, or choose another port: --set serve.port=8001",
+            f"{whose} listens on it",
+            f"{remedy}, or choose another port: spark-spec up … --set serve.port=8001",
         )
     if not replace:
         raise MachineFault(
@@ -34,19 +34,32 @@ def clear_port(port: int, own: Managed, *, replace: bool, talk: Talk) -> Managed
 
 
 def _other_stack(port: int, own: StackFolder, talk: Talk) -> Managed | None:
-    for name in stack_names(own.home):
-        other = Managed(StackFolder(own.home, name), talk)
-        release = other.current()
-        if name != own.name and release and release.port == port and other.observe().alive:
-            return other
-    return None
+    others = (
+        Managed(StackFolder(own.home, name), talk) for name in stack_names(own.home) if name != own.name
+    )
+    return next((other for other in others if _holds(other, port)), None)
 
 
-def _whose(port: int) -> str:
+def _holds(stack: Managed, port: int) -> bool:
+    """Whether a stack runs, and on that port; or on one that nobody knows any more, its release being gone."""
+    try:
+        if not stack.observe().alive:
+            return False
+    except SparkSpecError:
+        return False
+    try:
+        release = stack.current()
+    except ConfigFault:
+        return True
+    return release is not None and release.port == port
+
+
+def _whose(port: int) -> tuple[str, str]:
+    """Who listens there, and how to end it."""
     container = container_on_port(port)
     if container:
-        return f"the container {container}"
+        return f"the container {container}", f"end it (docker stop {container})"
     seen = holder(port)
     if seen.pid is None:
-        return "a process of another user"
-    return f"process {seen.pid} ({seen.command})"
+        return "a process that this user may not see", "end it"
+    return f"process {seen.pid} ({seen.command})", f"end it (kill {seen.pid})"

@@ -36,14 +36,18 @@ def check(stack: Managed, release: Release, *, quick: bool) -> VerifyReport:
         )
 
 
-def against_baseline(stack: Managed, release: Release) -> Held:
-    """The same greedy prompts with speculation and, on a twin without a draft, without it."""
+def require_draft(stack: Managed, release: Release) -> None:
+    """Raises UsageFault for a stack that has nothing to compare."""
     if release.stack().draft.method == "none":
         raise UsageFault(
             f"{stack.folder.name} does not speculate",
             "it is its own baseline",
             "name a stack with a draft, or bring one up: spark-spec up demo",
         )
+
+
+def against_baseline(stack: Managed, release: Release) -> Held:
+    """The same greedy prompts with speculation and, on a twin without a draft, without it."""
     before = stack.counters()
     with client(release) as asking:
         speculated = collect(asking, on_prompt=_counted(stack, "with speculation"))

@@ -5,13 +5,14 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from appliance.core.errors import EngineDied, MachineFault, NoProgress, NotGoodEnough, SparkSpecError
+from appliance.core.errors import ConfigFault, EngineDied, MachineFault, NoProgress, NotGoodEnough
 from appliance.core.talk import Talk
 from appliance.health.state import classify
 from appliance.lifecycle.baseline import clear
 from appliance.lifecycle.managed import Managed
 from appliance.lifecycle.port import clear_port
-from appliance.lifecycle.prepare import fetch, machine_for, publish
+from appliance.lifecycle.prepare import check_local, fetch, machine_for, publish
+from appliance.lifecycle.swap import swap
 from appliance.runtime.base import Observed
 from appliance.runtime.choose import Wish, choose
 from appliance.stack.release import Release, StackFolder
@@ -51,52 +52,69 @@ def up(resolved: Resolved, wanted: Wanted, talk: Talk) -> Outcome:
     """
     stack = Managed(StackFolder(resolved.machine.paths.state, wanted.name), talk)
     with stack.folder.lock():
-        _reach(stack, wanted)
+        reachable = _reach(stack, wanted)
         clear(stack)
-        running = adoptable(resolved, wanted, stack)
+        running = adoptable(resolved, wanted, stack) if reachable else None
         if running is not None:
             talk.say(f"release {running.number:04d} runs already ({running.runtime})")
             try:
                 return _prove(stack, running, wanted, adopted=True)
             except (EngineDied, NoProgress) as error:
                 talk.say(f"{error.what} ({error.why}): starting it anew")
-        return _start_new(resolved, wanted, stack)
+        return _start_new(resolved, wanted, stack, reachable=reachable)
 
 
-def _reach(stack: Managed, wanted: Wanted) -> None:
-    """Make sure we can see what runs of the stack: on a Docker that does not answer it may well live on."""
+def _reach(stack: Managed, wanted: Wanted) -> bool:
+    """Whether we can see what runs of the stack. On a Docker that does not answer it may well live on: that is
+    refused, unless it is to be left behind (`--runtime process`)."""
     try:
         stack.observe()
+        return True
+    except ConfigFault:
+        return True  # a damaged state file: stopping looks everywhere
     except MachineFault as error:
         if wanted.runtime != "process":
             raise MachineFault(
                 f"the stack {stack.folder.name} was started on Docker, which does not answer now",
                 error.why,
-                f"{error.fix.partition(', or run without')[0]}; or leave it there: --runtime process",
+                f"{error.fix}; or leave it there: --runtime process",
             ) from None
         stack.talk.say(f"leaving what runs on Docker behind ({error.why})")
-        stack.abandon()
+        return False
 
 
-def _start_new(resolved: Resolved, wanted: Wanted, stack: Managed) -> Outcome:
+def _start_new(resolved: Resolved, wanted: Wanted, stack: Managed, *, reachable: bool) -> Outcome:
     """All that can fail without touching what runs comes first; then the swap."""
-    if not stack.observe().alive:
+    if reachable and not _alive(stack):
         stack.stop()  # what a death left: it may still hold the port
     runtime = choose(wanted.runtime, stack.talk)
     rendered = render(resolved.stack, machine_for(resolved, runtime), wanted.name)
+    check_local(resolved, rendered)
     other = clear_port(resolved.stack.serve.port, stack, replace=wanted.replace, talk=stack.talk)
     fetch(resolved, rendered, stack.talk)
     release = publish(stack, rendered)
+    if not reachable:
+        stack.abandon()
     with ExitStack() as held:
         if other is not None:
             held.enter_context(other.folder.lock())
-        return _swap(stack, release, other, wanted)
+        return swap(stack, release, other, lambda: _prove(stack, release, wanted, adopted=False))
+
+
+def _alive(stack: Managed) -> bool:
+    try:
+        return stack.observe().alive
+    except ConfigFault:
+        return False
 
 
 def adoptable(resolved: Resolved, wanted: Wanted, stack: Managed) -> Release | None:
     """The current release where it is just what is wanted, and starting or ready."""
-    current = stack.current()
-    if current is None or wanted.runtime not in ("auto", current.runtime):
+    try:
+        current = stack.current()
+    except ConfigFault:
+        return None
+    if current is None or not current.intact() or wanted.runtime not in ("auto", current.runtime):
         return None
     asked = render(resolved.stack, machine_for(resolved, current.runtime), wanted.name)
     if asked.digest != current.digest:
@@ -105,48 +123,6 @@ def adoptable(resolved: Resolved, wanted: Wanted, stack: Managed) -> Release | N
     health = classify(observed, time.time())
     same = observed.digest == asked.digest
     return current if same and health.state in (status.STARTING, status.READY) else None
-
-
-def _swap(stack: Managed, release: Release, other: Managed | None, wanted: Wanted) -> Outcome:
-    """Stop what runs, start the release, prove it; on any failure put back what ran."""
-    before = stack.current() if stack.observe().alive else None
-    displaced = other.current() if other else None
-    try:
-        stack.stop()
-        if other is not None:
-            stack.talk.say(f"taking down {other.folder.name}, which held the port")
-            other.stop()
-        stack.start(release)
-        return _prove(stack, release, wanted, adopted=False)
-    except BaseException as error:
-        if isinstance(error, NotGoodEnough) and before is None and displaced is None:
-            stack.talk.say(f"it runs on, as nothing ran before; stop it with: spark-spec down {wanted.name}")
-        else:
-            _put_back(stack, release, before, other, displaced)
-        stack.folder.audit("up failed", release=release.number, error=str(error) or type(error).__name__)
-        raise
-
-
-def _put_back(
-    stack: Managed, failed: Release, before: Release | None, other: Managed | None, displaced: Release | None
-) -> None:
-    """Stop the failed release, start the last good one where one ran. Its own failure is said, not raised:
-    the first error is the one to report."""
-    try:
-        stack.stop()
-        if before is not None:
-            good = [number for number in stack.folder.state().good if number != failed.number]
-            back = stack.folder.release(good[-1]) if good else before
-            if back.number != failed.number:
-                stack.talk.say(f"putting release {back.number:04d} back")
-                stack.start(back)
-                stack.wait(back)
-        if other is not None and displaced is not None:
-            stack.talk.say(f"putting {other.folder.name} back")
-            other.start(displaced)
-            other.wait(displaced)
-    except SparkSpecError as error:
-        stack.talk.say(f"could not put it back: {error.what}: {error.why}")
 
 
 def _prove(stack: Managed, release: Release, wanted: Wanted, *, adopted: bool) -> Outcome:
@@ -161,6 +137,6 @@ def _prove(stack: Managed, release: Release, wanted: Wanted, *, adopted: bool) -
         if not report.ok:
             raise NotGoodEnough(*report.complaint())
     stack.folder.remember_good(release.number)
-    stack.folder.audit("up", release=release.number, digest=release.digest, verified=wanted.verify,
+    stack.audit("up", release=release.number, digest=release.digest, verified=wanted.verify,
                        adopted=adopted, where=dict(observed.where))  # fmt: skip
     return Outcome(release, observed, adopted, report)

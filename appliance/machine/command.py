@@ -6,7 +6,7 @@ import selectors
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from appliance.supervise import leash
 
@@ -38,6 +38,7 @@ def run(
     quiet_s: float,
     each: Callable[[str], None],
     held: int | None = None,
+    env: Mapping[str, str] | None = None,
 ) -> list[str]:
     """Run a command; returns its last lines, stdout and stderr together, `each` sees them as they come.
 
@@ -54,6 +55,7 @@ def run(
             stderr=subprocess.STDOUT,
             start_new_session=True,
             pass_fds=() if held is None else (held,),
+            env=env,
         )
     except OSError as error:
         raise CommandFailed(argv, error.strerror or str(error), ()) from None

@@ -8,8 +8,6 @@ from typing import Protocol
 
 from appliance.supervise.status import Status
 
-LOG_LINES = 40
-
 
 @dataclass(frozen=True)
 class Observed:
@@ -51,7 +49,7 @@ class Runtime(Protocol):
 
 
 _PASSED_ON = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "XDG_RUNTIME_DIR",
-              "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV")  # fmt: skip
+              "LD_LIBRARY_PATH", "VIRTUAL_ENV")  # fmt: skip
 
 
 def plain_environment() -> dict[str, str]:

@@ -2,9 +2,10 @@
 
 import contextlib
 import io
+import os
 import shlex
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 STATE_FOLDER = "/var/lib/spark-spec"
 STOP_S = 30
 COMPOSE_S = 120.0
+STATUS_MOST = 1 << 20
 
 
 class DockerRuntime:
@@ -33,6 +35,7 @@ class DockerRuntime:
     def __init__(self, stack: str, home: str, talk: Talk, held: int | None) -> None:
         self.stack = stack
         self.home = home
+        self.project = project(stack, home)
         self.talk = talk
         self.held = held
         self._sdk: DockerClient | None = None
@@ -52,12 +55,12 @@ class DockerRuntime:
         ]
         self.talk.command(shlex.join(argv))
         try:
-            run(argv, quiet_s=COMPOSE_S, each=_unheard, held=self.held)
+            run(argv, quiet_s=COMPOSE_S, each=_unheard, held=self.held, env=_environment())
         except CommandFailed as error:
             raise MachineFault(
                 "docker compose could not start the stack",
-                error.words(3),
-                f"run it by hand to see more: {shlex.join(argv[:-2])}",
+                " ".join(error.words(1).split()),
+                f"run it by hand to see more: {shlex.join(argv[:-1])}",
             ) from None
 
     def observe(self) -> Observed:
@@ -99,8 +102,8 @@ class DockerRuntime:
             with contextlib.suppress(NotFound):
                 container.stop(timeout=STOP_S)
                 container.remove(force=True)
-        label = f"com.docker.compose.project={project(self.stack)}"
-        for network in client.networks.list(filters={"label": label}) if ours else []:
+        label = f"com.docker.compose.project={self.project}"
+        for network in client.networks.list(filters={"label": label}):  # also one that never got a container
             with contextlib.suppress(NotFound, APIError):
                 network.remove()
         return bool(ours)
@@ -143,11 +146,26 @@ class DockerRuntime:
 
         try:
             chunks, _ = container.get_archive(f"{STATE_FOLDER}/{status.FILE}")
-            with tarfile.open(fileobj=io.BytesIO(b"".join(chunks))) as archive:
+            with tarfile.open(fileobj=io.BytesIO(_first(chunks, STATUS_MOST))) as archive:
                 stream = archive.extractfile(status.FILE)
                 return status.parse(stream.read().decode()) if stream else None
-        except (NotFound, APIError, KeyError, tarfile.TarError):
-            return None
+        except (NotFound, APIError, KeyError, ValueError, tarfile.TarError):
+            return None  # not there yet; or written by someone else: who runs in the container can do that
+
+
+def _first(chunks: Iterable[bytes], most: int) -> bytes:
+    """The beginning of a stream: what is longer is cut, and then is no archive."""
+    taken = b""
+    for chunk in chunks:
+        taken += chunk
+        if len(taken) > most:
+            break
+    return taken[:most]
+
+
+def _environment() -> dict[str, str]:
+    """Ours, without the variables that would have compose take another project or other files."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("COMPOSE_")}
 
 
 def _unheard(line: str) -> None:

@@ -4,6 +4,7 @@ import contextlib
 import fcntl
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -38,7 +39,7 @@ class ProcessRuntime:
         pid is on the disk: a launcher killed in between leaves no process that nobody knows of."""
         self.run.mkdir(parents=True, exist_ok=True)
         for stale in (status.FILE, RECORD):
-            (self.run / stale).unlink(missing_ok=True)
+            _remove(self.run / stale)
         command = [sys.executable, "-m", "appliance.supervise", str(folder / "engine" / "supervise.json"),
                    "--state", str(self.run), "--log", str(self.run / LOG), "--wait-go"]  # fmt: skip
         with (self.run / "supervisor.out").open("wb") as output:
@@ -63,7 +64,7 @@ class ProcessRuntime:
         if record is None:
             return ABSENT
         pid, alive = int(str(record["pid"])), self._alive(record)
-        seen = status.read(self.run)
+        seen = self._status()
         if seen is not None and seen.pid != pid:
             seen = None
         return Observed(
@@ -77,14 +78,13 @@ class ProcessRuntime:
 
     def stop(self) -> bool:
         record = self._record()
-        if record is None:
-            return False
-        if self._alive(record):
+        if record is not None and self._alive(record):
             self._end(record)
-        self._settle()
+        if self.run.is_dir():
+            self._settle()
         for leftover in (RECORD, status.FILE, "supervisor.out"):
-            (self.run / leftover).unlink(missing_ok=True)
-        return True
+            _remove(self.run / leftover)
+        return record is not None
 
     def logs(self, *, follow: bool, lines: int | None) -> Iterator[str]:
         path = self.run / LOG
@@ -108,15 +108,27 @@ class ProcessRuntime:
             stream.close()
 
     def _record(self) -> Mapping[str, object] | None:
+        """What was started, by our own record; where that is damaged, by the supervisor's status."""
         try:
             record = json.loads((self.run / RECORD).read_text(encoding="utf-8"))
-        except (FileNotFoundError, ValueError):
+            return {"pid": int(record["pid"]), "start": int(record["start"]),
+                    "digest": str(record["digest"]), "folder": str(record["folder"])}  # fmt: skip
+        except (OSError, ValueError, KeyError, TypeError):
+            seen = self._status()
+        if seen is None:
             return None
-        return record if isinstance(record, dict) else None
+        return {"pid": seen.pid, "start": seen.pid_start, "digest": seen.digest, "folder": ""}
+
+    def _status(self) -> status.Status | None:
+        """The supervisor's status; None where there is none, or a damaged one."""
+        try:
+            return status.read(self.run)
+        except (OSError, ValueError):
+            return None
 
     @staticmethod
     def _alive(record: Mapping[str, object]) -> bool:
-        return record["start"] is not None and status.start_ticks(int(str(record["pid"]))) == record["start"]
+        return status.start_ticks(int(str(record["pid"]))) == record["start"]
 
     def _end(self, record: Mapping[str, object]) -> None:
         """SIGTERM, a bounded wait, SIGKILL; the engine cannot outlive its supervisor."""
@@ -155,8 +167,11 @@ class ProcessRuntime:
                     return
                 except BlockingIOError:
                     time.sleep(0.02)
-        raise MachineFault("the engine does not end", f"its guard still holds {self.run / SUPERVISOR_LOCK}",
-                           "look for its processes with ps; reboot if they stay")  # fmt: skip
+        raise MachineFault(
+            "the engine does not end",
+            f"a supervisor or its guard still holds {self.run / SUPERVISOR_LOCK}",
+            f"see who it is (fuser -v '{self.run / SUPERVISOR_LOCK}') and end it",
+        )
 
     @staticmethod
     def _grace(record: Mapping[str, object]) -> float:
@@ -168,6 +183,14 @@ class ProcessRuntime:
     def _output(self) -> str:
         text = (self.run / "supervisor.out").read_text(encoding="utf-8", errors="replace").strip()
         return text[-500:] or "it printed nothing"
+
+
+def _remove(path: Path) -> None:
+    """Remove a file of ours, whatever someone put in its place."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _rotated(stream: TextIO, path: Path) -> bool:

@@ -30,6 +30,17 @@ STATE_SCHEMA = 1
 ORPHAN_S = 60.0
 
 
+RUNTIMES: tuple[RuntimeName | None, ...] = (None, "docker", "process")
+
+
+def runtime_name(raw: object) -> RuntimeName | None:
+    """A runtime's name as a file has it. Raises ValueError for another word."""
+    for known in RUNTIMES:
+        if raw == known:
+            return known
+    raise ValueError(f"there is no runtime {raw!r}")
+
+
 @dataclass(frozen=True)
 class Release:
     """A published release: its number, folder and what its manifest says."""
@@ -44,7 +55,7 @@ class Release:
 
     @property
     def runtime(self) -> RuntimeName:
-        return "docker" if self.manifest["runtime"] == "docker" else "process"
+        return runtime_name(self.manifest["runtime"]) or "process"
 
     def stack(self) -> Stack:
         """What it runs."""
@@ -65,11 +76,12 @@ class Release:
 
 @dataclass(frozen=True)
 class State:
-    """What a stack's folder remembers: the number of the release meant to run (None: down), the numbers of those
-    seen good, in the order they were last seen so, and whether a container was left on a Docker that did not
-    answer."""
+    """What a stack's folder remembers: the number of the release meant to run (None: down) and the runtime it is
+    on, the numbers of those seen good, in the order they were last seen so, and whether a container was left on a
+    Docker that did not answer."""
 
     current: int | None = None
+    runtime: RuntimeName | None = None
     good: tuple[int, ...] = ()
     left_on_docker: bool = False
 
@@ -78,9 +90,9 @@ class StackFolder:
     """A stack's folder. All that changes it happens under `lock`."""
 
     def __init__(self, state: Path, name: str) -> None:
-        self.home = state
+        self.home = state.resolve()  # containers are found again by it, so it is one text for one folder
         self.name = name
-        self.folder = state / "stacks" / name
+        self.folder = self.home / "stacks" / name
         self.run = self.folder / "run"
         self.held: int | None = None  # the lock's handle, while it is held
 
@@ -103,6 +115,8 @@ class StackFolder:
             os.ftruncate(handle, 0)
             os.pwrite(handle, str(os.getpid()).encode(), 0)
             self.held = handle
+            for stale in self.folder.glob(".state.json.*"):  # of a write that was killed
+                stale.unlink()
             yield
         finally:
             self.held = None
@@ -117,12 +131,17 @@ class StackFolder:
                 return
             except BlockingIOError:
                 holder = os.pread(handle, 32, 0).decode(errors="replace").strip()
-            alive = holder.isdigit() and start_ticks(int(holder)) is not None
-            if alive or time.monotonic() > deadline:
+            if holder.isdigit() and start_ticks(int(holder)) is not None:
                 raise MachineFault(
                     f"the stack {self.name} is being changed by another spark-spec",
-                    f"process {holder or 'unknown'} holds its lock",
+                    f"process {holder} holds its lock",
                     "wait for it to end, or end it",
+                )
+            if time.monotonic() > deadline:
+                raise MachineFault(
+                    f"the stack {self.name} is still being changed",
+                    f"what a killed spark-spec started holds {self.folder / 'lock'}",
+                    f"see what it is (fuser -v {self.folder / 'lock'}), and end it",
                 )
             time.sleep(0.05)
 
@@ -133,7 +152,12 @@ class StackFolder:
             raw = json.loads(path.read_text(encoding="utf-8"))
             if raw["schema"] != STATE_SCHEMA:
                 raise ValueError(f"its schema is {raw['schema']}, not {STATE_SCHEMA}")
-            return State(raw["current"], tuple(raw["good"]), raw["left_on_docker"])
+            return State(
+                None if raw["current"] is None else int(raw["current"]),
+                runtime_name(raw["runtime"]),
+                tuple(int(number) for number in raw["good"]),
+                bool(raw["left_on_docker"]),
+            )
         except FileNotFoundError:
             return State()
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -148,8 +172,14 @@ class StackFolder:
         number = self.state().current
         return None if number is None else self.release(number)
 
-    def remember_current(self, number: int | None) -> None:
-        self._write(replace(self.state(), current=number))
+    def remember_current(self, release: Release | None) -> None:
+        """Which release is meant to run; None: none is. A damaged state file is written anew."""
+        try:
+            state = self.state()
+        except ConfigFault:
+            state = State()
+        runtime = release.runtime if release else None
+        self._write(replace(state, current=release.number if release else None, runtime=runtime))
 
     def remember_good(self, number: int) -> None:
         state = self.state()
@@ -167,18 +197,27 @@ class StackFolder:
             manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
             if manifest["schema"] != SCHEMA:
                 raise ValueError(f"its schema is {manifest['schema']}, not {SCHEMA}")
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            release = Release(number, folder, manifest)
+            _ = release.digest, release.runtime, release.port, release.manifest["files"].items()
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise ConfigFault(
                 f"release {number} of {self.name} cannot be read",
                 str(error),
                 f"remove {folder}, then `up` again",
             ) from None
-        return Release(number, folder, manifest)
+        return release
+
+    def numbers(self) -> list[int]:
+        """The numbers of all published releases, oldest first."""
+        return sorted(int(path.name) for path in (self.folder / "releases").glob("[0-9][0-9][0-9][0-9]"))
 
     def releases(self) -> list[Release]:
-        """All published ones, oldest first."""
-        found = (self.folder / "releases").glob("[0-9][0-9][0-9][0-9]")
-        return [self.release(int(path.name)) for path in sorted(found)]
+        """All published ones that can be read, oldest first."""
+        found = []
+        for number in self.numbers():
+            with contextlib.suppress(ConfigFault):
+                found.append(self.release(number))
+        return found
 
     def published(self, digest: str) -> Release | None:
         """The newest release of that content whose files are still as they were."""
@@ -187,8 +226,7 @@ class StackFolder:
 
     def publish(self, staged: Path) -> Release:
         """Give a staged folder its number, by rename."""
-        releases = self.releases()
-        number = releases[-1].number + 1 if releases else 1
+        number = max(self.numbers(), default=0) + 1
         staged.rename(self.folder / "releases" / f"{number:04d}")
         return self.release(number)
 
@@ -197,7 +235,7 @@ class StackFolder:
         """The files in a folder of their own, for validation; gone afterwards unless published."""
         releases = self.folder / "releases"
         for stale in releases.glob(".staged-*"):
-            shutil.rmtree(stale)
+            shutil.rmtree(stale) if stale.is_dir() else stale.unlink()
         staged = releases / f".staged-{os.getpid()}"
         try:
             write_files(rendered, staged)
@@ -206,7 +244,7 @@ class StackFolder:
             shutil.rmtree(staged, ignore_errors=True)
 
     def audit(self, event: str, **facts: Any) -> None:
-        """One line in audit.jsonl: when, who, what."""
+        """One line in audit.jsonl: when, who, what. Raises OSError."""
         line = {"at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "uid": os.getuid(), "event": event}
         with (self.folder / "audit.jsonl").open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(line | facts, ensure_ascii=False) + "\n")

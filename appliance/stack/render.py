@@ -126,7 +126,7 @@ def _compose(stack: Stack, machine: Machine, name: str, digest: str) -> dict[str
     return {
         "version": __version__,
         "preset": stack.preset,
-        "project": project(name) if machine.home else name,
+        "project": project(name, machine.home) if machine.home else name,
         "stack": name,
         "digest": digest,
         "home": machine.home,
@@ -138,9 +138,10 @@ def _compose(stack: Stack, machine: Machine, name: str, digest: str) -> dict[str
     }
 
 
-def project(name: str) -> str:
-    """The compose project of a stack that the launcher runs; a checked-in stack is called by its own name."""
-    return f"spark-spec-{name}"
+def project(name: str, home: str) -> str:
+    """The compose project of a stack that the launcher runs. The state folder is in it: two users, or two folders,
+    may have stacks of one name on one Docker. (A checked-in stack is called by its own name.)"""
+    return f"spark-spec-{name}-{hashlib.sha256(home.encode()).hexdigest()[:8]}"
 
 
 def _manifest(

@@ -4,10 +4,12 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from appliance.core.errors import ConfigFault
+from appliance.core.errors import ConfigFault, MachineFault
+from appliance.core.interrupts import bounded
 from appliance.supervise import plan
 
 LOOPBACK = "127.0.0.1"
+CONFIG_S = 30
 
 
 def validate(folder: Path) -> None:
@@ -26,7 +28,14 @@ def _as_compose_reads_it(compose: Path) -> dict[str, Any]:
     from python_on_whales import DockerClient, DockerException
 
     try:
-        read = DockerClient(compose_files=[compose]).compose.config(return_json=True)
+        with bounded(CONFIG_S):
+            read = DockerClient(compose_files=[compose]).compose.config(return_json=True)
+    except TimeoutError as error:
+        raise MachineFault(
+            "docker compose does not read the rendered stack",
+            str(error),
+            "see that `docker compose version` works",
+        ) from None
     except DockerException as error:
         said = (error.stderr or str(error)).strip()
         if "unknown" in said:  # what a docker without the compose plugin says of its options

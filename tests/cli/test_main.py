@@ -142,3 +142,38 @@ def test_the_secret_s_value_is_never_printed(cli: Cli, home: Path) -> None:
     assert "oauthtoken" not in done.stdout + done.stderr + listed.stdout + listed.stderr
     assert json.loads(listed.stdout)["names"] == ["HF_TOKEN"]
     assert (home / "config/spark-spec/secrets.env").read_text() == "HF_TOKEN=hf_x$oauthtoken\n"
+
+
+@pytest.mark.parametrize("redirection", ["2>&-", "2>/dev/full", ">&-", "<&-"])
+def test_a_closed_or_full_stream_is_no_bug(home: Path, redirection: str) -> None:
+    del home
+    done = subprocess.run(
+        ["bash", "-c", f"{sys.executable} -m appliance status {redirection}"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "bug" not in done.stderr
+
+
+def test_a_full_disk_under_the_result_is_the_machine_s_fault(home: Path) -> None:
+    del home
+    done = subprocess.run(
+        ["bash", "-c", f"{sys.executable} -m appliance show demo > /dev/full"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 4
+    assert "No space left" in done.stderr
+
+
+def test_a_question_that_is_not_utf_8_is_refused_before_it_is_asked(cli: Cli, home: Path) -> None:
+    del home
+    done = subprocess.run(
+        [sys.executable, "-m", "appliance", "ask", "-"], input=b"caf\xe9", capture_output=True, check=False
+    )
+    assert done.returncode == 2
+    assert b"not UTF-8" in done.stderr
+    assert cli("ask", "caf\udce9").returncode == 2

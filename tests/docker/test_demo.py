@@ -14,6 +14,7 @@ import pytest
 
 from appliance.core.paths import PACKAGE
 from appliance.machine.ports import is_free
+from appliance.stack.render import project
 from appliance.supervise.status import start_ticks
 from tests.conftest import Cli
 
@@ -24,6 +25,11 @@ def docker(*words: str) -> str:
 
 def ours(state: Path) -> list[str]:
     return docker("ps", "--all", "--quiet", "--filter", f"label=spark-spec.home={state}").split()
+
+
+def networks(state: Path) -> list[str]:
+    label = f"label=com.docker.compose.project={project('demo', str(state))}"
+    return docker("network", "ls", "--quiet", "--filter", label).split()
 
 
 @pytest.fixture
@@ -76,7 +82,7 @@ def test_the_demo_runs_in_a_container_and_is_adopted(up: Any, cli: Cli, state: P
     assert down.returncode == 0, down.stderr
     assert ours(state) == []
     assert is_free(free_port)
-    assert "spark-spec-demo_default" not in docker("network", "ls", "--format", "{{.Name}}")
+    assert networks(state) == []
 
 
 def test_a_failed_up_puts_the_last_good_release_back(up: Any, cli: Cli) -> None:
@@ -184,3 +190,34 @@ def test_the_checked_in_stack_names_the_setting_that_is_missing() -> None:
         )  # fmt: skip
         assert done.returncode != 0
         assert "SPARK_SPEC_PATHS_MODELS" in done.stderr
+
+
+def test_a_project_name_in_the_environment_takes_nobody_s_containers(up: Any, cli: Cli, state: Path) -> None:
+    """COMPOSE_PROJECT_NAME is the user's, for the user's own compose files."""
+    done = up("--no-verify")
+    again = cli(
+        "up", "demo", "--runtime", "docker", "--no-verify", COMPOSE_PROJECT_NAME="theirs", COMPOSE_FILE="/x"
+    )
+    assert again.returncode in (0, 4), again.stderr
+    labels = json.loads(docker("inspect", "--format", "{{json .Config.Labels}}", done["where"]["container"]))
+    assert labels["com.docker.compose.project"] == project("demo", str(state))
+    assert docker("ps", "--all", "--quiet", "--filter", "label=com.docker.compose.project=theirs") == ""
+
+
+def test_two_state_folders_may_have_stacks_of_one_name(up: Any, cli: Cli, home: Path) -> None:
+    first = up("--no-verify")
+    other = {"XDG_STATE_HOME": str(home / "other")}
+    refused = cli("up", "demo", "--runtime", "docker", "--no-verify", *_like(first), **other)
+    assert refused.returncode == 4, "the port is the first one's"
+    assert json.loads(cli("status", "--json").stdout)[0]["where"]["container"] == first["where"]["container"]
+
+
+def _like(told: dict[str, Any]) -> list[str]:
+    return ["--set", f"serve.port={told['endpoint'].split(':')[2].split('/')[0]}"]
+
+
+def test_a_state_folder_behind_a_link_is_the_same_folder(up: Any, cli: Cli, home: Path, state: Path) -> None:
+    up("--no-verify")
+    (home / "link").symlink_to(home / "state")
+    assert cli("down", "demo", XDG_STATE_HOME=str(home / "link")).stdout == "demo is down\n"
+    assert ours(state) == []

@@ -7,7 +7,7 @@ import pytest
 
 from appliance.machine.ports import is_free
 from tests.conftest import Cli
-from tests.docker.test_demo import docker, ours
+from tests.docker.test_demo import networks, ours
 from tests.faults.test_launcher_killed import kill_at
 
 STEPS = ["starting release", "$ docker compose", "starting ...", "serving ...", "verifying ..."]
@@ -29,5 +29,5 @@ def test_a_launcher_killed_at_any_step_is_made_good(
     done = cli("down", "demo")
     assert done.returncode == 0, done.stderr
     assert ours(home / "state" / "spark-spec") == []
-    assert "spark-spec-demo_default" not in docker("network", "ls", "--format", "{{.Name}}").split()
+    assert networks(home / "state" / "spark-spec") == []
     assert is_free(free_port)

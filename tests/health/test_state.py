@@ -35,7 +35,8 @@ def test_each_observation_has_one_state(observed: Observed, state: str) -> None:
 
 def test_a_supervisor_that_stopped_reporting_is_wedged() -> None:
     ready = replace(ALIVE, status=replace(STATUS, state="ready", updated=NOW - 60))
-    assert classify(ready, NOW) == Health("wedged", "loading", "its supervisor has not reported for 60 s")
+    silent = "its supervisor has not reported for 60 s; see that its disk is not full"
+    assert classify(ready, NOW) == Health("wedged", "loading", silent)
 
 
 def test_a_death_says_why() -> None:

@@ -46,6 +46,7 @@ class FakeEngine:
     name = "llamacpp"
     health_path = "/health"
     chat_path = "/v1/chat/completions"
+    local_modules: tuple[str, ...] = ()
     counters = llamacpp.ENGINE.counters
     phases = (Phase(r"loading weights (\d+)/(\d+)", r"loading weights \1/\2"),)
     deaths = (Death("out of cheese", "there is no cheese left", "buy some cheese"),)

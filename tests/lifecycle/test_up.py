@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.core.errors import EngineDied, MachineFault, NoProgress, UsageFault
+from appliance.core.errors import ConfigFault, EngineDied, MachineFault, NoProgress, UsageFault
 from appliance.lifecycle import change
 from appliance.lifecycle import up as up_module
 from appliance.lifecycle.managed import find
@@ -210,10 +210,10 @@ def test_down_leaves_a_process_that_only_has_the_same_pid(bench: Bench) -> None:
     import json
     import subprocess
 
-    bench.up()
+    release = bench.up().release
     change.down(bench.stack())
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as other:
-        bench.stack().folder.remember_current(1)
+        bench.stack().folder.remember_current(release)
         record = {"pid": other.pid, "start": 1, "digest": "x", "folder": "/"}
         (bench.stack().folder.run / "process.json").write_text(json.dumps(record))
         change.down(bench.stack())
@@ -238,3 +238,129 @@ def test_no_secret_of_the_user_reaches_the_engine(bench: Bench, monkeypatch: pyt
     for pid in pids(bench):
         assert b"hf_secret" not in Path(f"/proc/{pid}/environ").read_bytes()
     assert "hf_secret" not in (bench.stack().folder.run / "engine.log").read_text()
+
+
+def test_a_failed_rollback_puts_back_what_ran(bench: Bench) -> None:
+    bench.up()
+    bench.up(sets=("draft.k=2",))
+    plan = bench.stack().folder.release(1).folder / "engine" / "supervise.json"
+    plan.write_text(plan.read_text().replace("--k", "--nonsense"))
+    with pytest.raises(ConfigFault, match="not as it was published"):
+        change.rollback(bench.stack())
+    current = bench.stack().current()
+    assert current is not None
+    assert (current.number, bench.stack().health().state) == (2, "ready")
+
+
+def test_rollback_looks_at_the_port_before_it_stops_anything(bench: Bench) -> None:
+    other_port = bench.port
+    bench.up()
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        bench.port = probe.getsockname()[1]
+    bench.up()
+    before = pids(bench)
+    with socket.create_server(("127.0.0.1", other_port)), pytest.raises(MachineFault, match="is taken"):
+        change.rollback(bench.stack())
+    assert pids(bench) == before
+
+
+def test_an_edited_release_is_neither_adopted_nor_started(bench: Bench) -> None:
+    outcome = bench.up()
+    (outcome.release.folder / "engine" / "supervise.json").write_text("{}")
+    with pytest.raises(ConfigFault, match="not as it was published"):
+        change.restart(bench.stack())
+    again = bench.up()
+    assert (again.adopted, again.release.number) == (False, 2)
+
+
+def test_a_users_own_stack_is_never_taken_for_a_baseline(bench: Bench) -> None:
+    for name in ("demo-nospec", "demo-baseline"):
+        bench.up(name=name)
+        change.down(bench.stack(name))
+    bench.up(name="demo")
+    change.down(bench.stack("demo"))
+    assert all(bench.stack(name).folder.releases() for name in ("demo-nospec", "demo-baseline"))
+
+
+@pytest.mark.parametrize("damage", ["", "{}", "[]", "null", "a folder"])
+def test_a_damaged_record_is_made_good_by_the_supervisor_s_status(bench: Bench, damage: str) -> None:
+    bench.up()
+    before = pids(bench)
+    record = bench.stack().folder.run / "process.json"
+    record.unlink()
+    if damage == "a folder":
+        record.mkdir()
+    else:
+        record.write_text(damage)
+    assert change.down(bench.stack())
+    assert gone(before)
+    assert is_free(bench.port)
+
+
+@pytest.mark.parametrize("damage", ["", "{", "{}", "[1]", "null"])
+def test_a_damaged_status_of_a_dead_supervisor_stops_nobody(bench: Bench, damage: str) -> None:
+    bench.up()
+    os.kill(int(bench.stack().observe().where["pid"]), signal.SIGKILL)
+    (bench.stack().folder.run / "status.json").write_text(damage)
+    bench.up()
+    assert bench.stack().health().state == "ready"
+
+
+def test_a_stack_whose_release_was_removed_can_be_taken_down_and_brought_up(bench: Bench) -> None:
+    import shutil
+
+    outcome = bench.up()
+    before = pids(bench)
+    shutil.rmtree(outcome.release.folder)
+    assert bench.stack().health().state == "ready"
+    bench.up()
+    assert gone(before)
+    shutil.rmtree(bench.stack().folder.folder / "releases")
+    assert change.down(bench.stack())
+    assert is_free(bench.port)
+
+
+@pytest.mark.parametrize(
+    "damage", ["", "{}", '{"schema": 1, "current": "x", "runtime": "process", "good": []}']
+)
+def test_a_damaged_state_file_is_made_good_by_down(bench: Bench, damage: str) -> None:
+    bench.up()
+    before = pids(bench)
+    (bench.stack().folder.folder / "state.json").write_text(damage)
+    assert change.down(bench.stack())
+    assert gone(before)
+    bench.up()
+
+
+def test_an_audit_log_that_cannot_be_written_is_said_and_stops_nothing(bench: Bench) -> None:
+    bench.up()
+    audit = bench.stack().folder.folder / "audit.jsonl"
+    audit.unlink()
+    audit.mkdir()
+    bench.up(sets=("draft.k=2",))
+    assert bench.stack().health().state == "ready"
+    assert any("not recorded" in line for line in bench.talk.lines)
+    assert change.down(bench.stack())
+
+
+def test_a_second_interrupt_does_not_lose_what_ran(bench: Bench) -> None:
+    bench.up()
+
+    def interrupt(line: str) -> None:
+        if line.startswith("loading weights"):
+            bench.talk.on_line = again
+            raise KeyboardInterrupt
+
+    def again(line: str) -> None:
+        if line.startswith(("stopping", "putting release", "starting release")):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    bench.talk.on_line = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        bench.up("--load-lines", "50", "--load-every", "0.1")
+    bench.talk.on_line = len
+    bench.up()
+    current = bench.stack().current()
+    assert current is not None
+    assert (current.number, bench.stack().health().state) == (1, "ready")

@@ -77,10 +77,15 @@ def test_what_is_current_and_what_was_good_is_remembered(tmp_path: Path) -> None
     folder = StackFolder(tmp_path, "demo")
     with folder.lock():
         assert not folder.exists()
-        folder.remember_current(2)
+    release = publish(folder, rendered())
+    with folder.lock():
+        folder.remember_current(release)
         for number in (1, 2, 1):
             folder.remember_good(number)
-    assert folder.state() == State(current=2, good=(2, 1))
+    assert folder.state() == State(current=1, runtime="process", good=(2, 1))
+    with folder.lock():
+        folder.remember_current(None)
+    assert folder.state() == State(good=(2, 1))
     assert stack_names(tmp_path) == ["demo"]
 
 
@@ -113,11 +118,15 @@ def test_the_lock_is_the_stack_s_own(tmp_path: Path) -> None:
 )
 def test_a_state_file_that_is_damaged_or_of_another_version_is_named(tmp_path: Path, text: str) -> None:
     folder = StackFolder(tmp_path, "demo")
+    release = publish(folder, rendered())
     with folder.lock():
-        folder.remember_current(1)
+        folder.remember_current(release)
     (folder.folder / "state.json").write_text(text)
     with pytest.raises(ConfigFault, match="cannot be used"):
         folder.state()
+    with folder.lock():
+        folder.remember_current(None)
+    assert folder.state() == State(), "it is written anew when the stack is taken down"
 
 
 @pytest.mark.parametrize("text", ['{"schema": 99}', "", "[]", "null", "{}"])
