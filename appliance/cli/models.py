@@ -1,4 +1,4 @@
-"""models: list, pull."""
+"""models: list, pull, verify."""
 
 import os
 
@@ -41,7 +41,7 @@ def list_models(as_json: bool) -> None:
                     "name": entry.name,
                     "license": entry.license,
                     "path": str(path),
-                    "here": path.exists(),
+                    "here": path.is_file(),
                 }
                 for entry, path in rows
             ]
@@ -49,7 +49,7 @@ def list_models(as_json: bool) -> None:
         return
     table(
         [
-            (entry.id, entry.name, entry.license, size(path.stat().st_size) if path.exists() else "not here")
+            (entry.id, entry.name, entry.license, size(path.stat().st_size) if path.is_file() else "not here")
             for entry, path in rows
         ],
         ("MODEL", "NAME", "LICENCE", "HERE"),
@@ -81,3 +81,50 @@ def pull(preset: str, sets: tuple[str, ...], as_json: bool) -> None:
         result_json({"folder": str(folder), "files": [str(path) for path in paths]})
     else:
         result(str(folder))
+
+
+@models.command()
+@options.preset
+@options.sets
+@options.as_json
+def verify(preset: str, sets: tuple[str, ...], as_json: bool) -> None:
+    """Hash the models of PRESET anew; name those that are damaged or absent.
+
+    \b
+    Example:
+      spark-spec models verify demo
+    """
+    from appliance.core.errors import Mismatch
+    from appliance.models.ensure import verify as check
+    from appliance.models.place import place
+    from appliance.stack.render import stack_models
+    from appliance.stack.resolve import resolve
+
+    resolved = resolve(preset, sets, os.environ)
+    folder, talk = resolved.machine.paths.models, Terminal()
+    rows, bad = [], []
+    try:
+        for entry in stack_models(resolved.stack):
+            fault = None
+            try:
+                check(entry, folder, talk.progress)
+            except Mismatch as mismatch:
+                fault = mismatch
+                bad.append(mismatch)
+            path = str(folder / place(entry))
+            rows.append(
+                {"id": entry.id, "path": path, "good": fault is None, "why": fault.why if fault else ""}
+            )
+            if fault is None and not as_json:
+                talk.close()
+                result(f"{path}: good")
+    finally:
+        talk.close()
+    if as_json:
+        result_json(rows)
+    if len(bad) == 1:
+        raise bad[0]
+    if bad:
+        raise Mismatch(
+            "; ".join(fault.what for fault in bad), "; ".join(fault.why for fault in bad), bad[0].fix
+        )

@@ -68,6 +68,11 @@ class LlamaCpp:
             "`spark-spec models verify` names it; the next `spark-spec up` gets it anew",
         ),
         Death(
+            r"n_seq_max must be <= \d+",
+            "the engine cannot work on so many requests at once",
+            "lower serve.max_batch_size to 256 or less",
+        ),
+        Death(
             r"the target and draft vocabs are not compatible",
             "the draft has another tokenizer than the target",
             "choose a draft made for this target, or --no-spec",

@@ -33,8 +33,17 @@ def find(reference: str, origin: Origin = "local") -> ImageInfo | None:
         raise MachineFault(
             f"docker could not look for the image {reference}", error.words(2), "see that `docker info` works"
         ) from None
-    facts = json.loads(lines[-1])
-    return ImageInfo(reference, facts["Id"], f"{facts['Os']}/{facts['Architecture']}", facts["Size"], origin)
+    try:
+        facts = json.loads(lines[-1])
+        platform = f"{facts['Os']}/{facts['Architecture']}"
+        return ImageInfo(reference, str(facts["Id"]), platform, int(facts["Size"]), origin)
+    except (ValueError, LookupError, TypeError):
+        said = " ".join(" ".join(lines).split())[:80] or "nothing"
+        raise MachineFault(
+            f"docker could not look for the image {reference}",
+            f"its answer is not what docker says of an image: {said}",
+            f"see what this docker command is: docker image inspect {reference}",
+        ) from None
 
 
 def fitting(image: ImageInfo, platform: str) -> ImageInfo:

@@ -1,10 +1,13 @@
 """Is there a Docker to work with? Each answer has its own words and its own remedy. And the way to it."""
 
+import contextlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,6 +21,10 @@ State = Literal["absent", "down", "denied", "no-compose", "ok"]
 
 DEFAULT = "unix:///var/run/docker.sock"
 ASK_S = 5.0
+SDK_S = 10
+SHORT_S = 0.1  # what a command that is due has, to hand over what it already said
+REAP_S = 0.5
+ENDPOINT = ("context", "inspect", "--format", "{{.Endpoints.docker.Host}}")
 OTHERWISE = "or run without Docker: --runtime process"
 
 
@@ -48,16 +55,27 @@ def probe_docker(timeout_s: float = 5) -> DockerState:
             f"install Docker with its compose plugin (Debian, as root: make docker-engine), {OTHERWISE}",
         )
     end = time.monotonic() + timeout_s
-    version = _start("version", "--format", "{{json .}}")
-    compose = _start("compose", "version", "--short")
-    answer, complaint = _finish(version, end)
-    composed, _ = _finish(compose, end)
+    try:
+        with (
+            _running("version", "--format", "{{json .}}") as version,
+            _running("compose", "version", "--short") as compose,
+            _running(*ENDPOINT) as context,
+        ):
+            where = os.environ.get("DOCKER_HOST") or _finish(context, end)[0].strip() or DEFAULT
+            answer, complaint = _finish(version, end)
+            composed, _ = _finish(compose, end)
+    except OSError as error:
+        return DockerState(
+            "absent",
+            f"{shutil.which('docker')} cannot be started: {error.strerror or error}",
+            f"install Docker with its compose plugin (Debian, as root: make docker-engine), {OTHERWISE}",
+        )
     server = _server(answer)
     if server is None:
-        return _unreachable(complaint)
+        return _unfit(answer) if answer.strip() and not complaint.strip() else _unreachable(complaint, where)
     found = DockerState(
         "ok",
-        server_version=str(server["Version"]),
+        server_version=server["Version"],
         compose_version=composed.strip() or None,
         platform=f"{server['Os']}/{server['Arch']}",
     )
@@ -84,13 +102,13 @@ def endpoint() -> str:
     """Where the docker client of this user reaches its engine, such as unix:///var/run/docker.sock."""
     if host := os.environ.get("DOCKER_HOST"):
         return host
-    return _ask("context", "inspect", "--format", "{{.Endpoints.docker.Host}}").strip() or DEFAULT
+    return _ask(*ENDPOINT).strip() or DEFAULT
 
 
-def sdk(timeout_s: int = 60) -> "DockerClient":
+def sdk(timeout_s: int = SDK_S) -> "DockerClient":
     """The SDK's client of the engine that the docker command reaches; no read waits longer than `timeout_s`.
 
-    Raises MachineFault where it does not answer.
+    The SDK itself adds a container's own time to stop. Raises MachineFault where it does not answer.
     """
     import docker
     from docker.errors import DockerException
@@ -116,45 +134,78 @@ def container_on_port(port: int) -> str | None:
 
 def _ask(*words: str) -> str:
     """What a docker command answers; nothing where it fails or there is none."""
-    if shutil.which("docker") is None:
+    try:
+        with _running(*words) as process:
+            return _finish(process, time.monotonic() + ASK_S)[0]
+    except OSError:
         return ""
-    return _finish(_start(*words), time.monotonic() + ASK_S)[0]
 
 
-def _start(*words: str) -> "subprocess.Popen[str]":
-    return subprocess.Popen(
+@contextlib.contextmanager
+def _running(*words: str) -> "Iterator[subprocess.Popen[str]]":
+    """A docker command, ended at the latest with the block, and all that it started with it.
+
+    Raises OSError where it cannot be started.
+    """
+    process = subprocess.Popen(
         ["docker", *words],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         errors="replace",
+        start_new_session=True,
     )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:  # not reaped: its number still names its group
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(REAP_S)
+        for stream in (
+            process.stdout,
+            process.stderr,
+        ):  # what left its group may hold the other ends for ever
+            if stream is not None:
+                stream.close()
 
 
 def _finish(process: "subprocess.Popen[str]", end: float) -> tuple[str, str]:
-    """What a command said and complained of; one that still runs at `end` (monotonic) is ended."""
+    """What a command said and complained of, where it came to its end by `end` (monotonic)."""
     try:
-        return process.communicate(timeout=max(0.0, end - time.monotonic()))
+        return process.communicate(timeout=max(SHORT_S, end - time.monotonic()))
     except subprocess.TimeoutExpired:
-        process.kill()
-        process.communicate()
         return "", "it did not answer in time"
 
 
-def _server(answer: str) -> dict[str, Any] | None:
+def _server(answer: str) -> dict[str, str] | None:
+    """What the docker client tells of its engine; None where that is not what a docker client says."""
     try:
-        server = json.loads(answer)["Server"]
-    except (ValueError, KeyError):
+        said = json.loads(answer)
+    except ValueError:
         return None
-    return server if isinstance(server, dict) else None
+    server = said.get("Server") if isinstance(said, dict) else None
+    if not isinstance(server, dict):
+        return None
+    facts = {key: str(server.get(key) or "") for key in ("Version", "Os", "Arch")}
+    return facts if all(facts.values()) else None
 
 
-def _unreachable(complaint: str) -> DockerState:
+def _unfit(answer: str) -> DockerState:
+    """The docker command complains of nothing, yet tells of no engine."""
+    return DockerState(
+        "down",
+        f"`docker version` tells of no engine: {' '.join(answer.split())[:80]}",
+        f"see what {shutil.which('docker')} is, and that `docker info` works; {OTHERWISE}",
+    )
+
+
+def _unreachable(complaint: str, where: str) -> DockerState:
     """Sort the docker client's complaint. The wordings are those of Docker 20 to 28."""
     lines = [line for line in complaint.strip().splitlines() if not line.startswith("WARNING")]
     last = lines[-1] if lines else "it gave no reason"
-    where = endpoint()
     if "permission denied" in complaint:
         return DockerState(
             "denied",

@@ -10,14 +10,25 @@ from pathlib import Path
 from appliance.core.errors import MachineFault
 
 LISTEN = "0A"
+COMMAND_MOST = 120
 
 
 @dataclass(frozen=True)
 class Holder:
-    """A process that listens on a port; None where the kernel does not let us see it."""
+    """Who listens on a port, as far as it can be known: `pid` and `command` (one short line) are None where
+    the process cannot be seen; `listening` is false where nothing listens there, though it may be bound."""
 
     pid: int | None
     command: str | None
+    listening: bool = True
+
+    def words(self) -> str:
+        """For a message, and no more than is known."""
+        if self.pid is not None:
+            return f"process {self.pid} ({self.command})"
+        if self.listening:
+            return "a process that this user may not see"
+        return "a process that has bound it without listening; which one cannot be seen"
 
 
 def is_free(port: int) -> bool:
@@ -43,9 +54,17 @@ def holder(port: int) -> Holder:
                 with contextlib.suppress(OSError):
                     target = os.readlink(link)  # noqa: PTH115 -- a socket link names no path
                     if target.startswith("socket:[") and target[8:-1] in inodes:
-                        words = (process / "cmdline").read_bytes().split(b"\0")
-                        return Holder(int(process.name), b" ".join(words).decode(errors="replace").strip())
-    return Holder(None, None)
+                        return Holder(int(process.name), _command(process))
+    return Holder(None, None, listening=bool(inodes))
+
+
+def _command(process: Path) -> str:
+    """A process's command line (proc(5), cmdline) on one line, shortened; its name where it has none."""
+    words = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    line = " ".join("".join(char if char.isprintable() else " " for char in words).split())
+    if not line:
+        line = (process / "comm").read_text(encoding="utf-8", errors="replace").strip()
+    return line if len(line) <= COMMAND_MOST else f"{line[: COMMAND_MOST - 1]}…"
 
 
 def _listening(port: int) -> set[str]:

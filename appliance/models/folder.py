@@ -44,6 +44,27 @@ def check_writable(models: Path, folder: Path) -> None:
     )
 
 
+def make(folder: Path) -> None:
+    """Make a folder, and those above it, that anyone may read whatever the umask: the engine's user is
+    another one. Folders that are here are left alone. Raises OSError."""
+    for path in reversed((folder, *folder.parents)):
+        if not path.exists():
+            path.mkdir(exist_ok=True)
+            path.chmod(0o755)
+
+
+def check_places(*files: Path) -> None:
+    """Raise MachineFault where something that is no file lies in the place of one."""
+    for file in files:
+        if file.exists() and not file.is_file():
+            kind = "a folder" if file.is_dir() else "no ordinary file"
+            raise MachineFault(
+                f"{file} is {kind}",
+                "a file of a model belongs in its place",
+                f"move it away: mv {shlex.quote(str(file))} {shlex.quote(str(file))}.old",
+            )
+
+
 def not_ours(path: Path) -> MachineFault:
     """The fault of a path that this user may not write, with the command that changes it."""
     seen, user = path.stat(), _name(os.geteuid())

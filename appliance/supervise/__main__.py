@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import NoReturn
 
-from appliance.supervise import counters, plan
+from appliance.supervise import counters, plan, status
 from appliance.supervise.journal import Journal, RotatedFile, Stdout
 from appliance.supervise.process import Guard, become_subreaper
 from appliance.supervise.supervisor import STOP_SIGNALS, Supervisor
@@ -44,6 +44,7 @@ def main() -> int:
         return _refuse(NOT_FIT, f"another supervisor is running on {args.state}")
     except OSError as error:
         return _refuse(NOT_FIT, f"cannot use the state folder {args.state}: {error}")
+    status.clean(args.state)
     if args.wait_go and not _told_to_go():
         return 0
     become_subreaper()

@@ -17,6 +17,7 @@ from appliance.supervise.plan import Plan
 
 PR_SET_CHILD_SUBREAPER = 36
 SWEEP_S = 2.0
+GUARDS = 5
 _HERE = Path(__file__).resolve().parent
 
 
@@ -33,28 +34,59 @@ class Guard:
     """The helper that kills the engine's group if this process is killed, and holds `lock` until then."""
 
     def __init__(self, lock: int) -> None:
-        self._process = subprocess.Popen(
-            _helper("guard.py"),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            cwd="/",
-            start_new_session=True,
-            pass_fds=(lock,),
-        )
-        self.pid = self._process.pid
+        self._lock = lock
+        self._group = 0
+        self._revivals = 0
+        self._process = self._start()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def watch(self, group: int) -> None:
         """Name the group to kill; 0 for none."""
+        self._group = group
         assert self._process.stdin is not None
-        with suppress(OSError):  # killed by someone: then only the engine itself is bound to us
+        with suppress(OSError):  # killed by someone, and not yet replaced
             os.write(self._process.stdin.fileno(), f"{group}\n".encode())
+
+    def revive(self) -> str:
+        """Replace it where someone has ended it, GUARDS times at most: what happened, or nothing.
+
+        Without it, only the engine itself is bound to this process, not what the engine started.
+        """
+        if self._revivals > GUARDS or self._process.poll() is None:
+            return ""
+        self._revivals += 1
+        if self._revivals > GUARDS:
+            return "the guard was ended once more: going on without one"
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process = self._start()
+        except OSError as error:
+            self._revivals = GUARDS + 1
+            return f"the guard was ended and cannot be started again: {error}"
+        self.watch(self._group)
+        return "the guard was ended: started another"
 
     def close(self) -> None:
         assert self._process.stdin is not None
         self._process.stdin.close()
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(SWEEP_S)
+
+    def _start(self) -> "subprocess.Popen[bytes]":
+        return subprocess.Popen(
+            _helper("guard.py"),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            start_new_session=True,
+            pass_fds=(self._lock,),
+            bufsize=0,
+        )
 
 
 class Engine:

@@ -5,6 +5,7 @@ Standard library only: this file also runs inside every engine image.
 
 import json
 import os
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -103,10 +104,25 @@ def read(folder: Path) -> Status | None:
 
 
 def write(folder: Path, status: Status) -> None:
-    """Replace the status in one step: a reader sees the old one or the new one, never half."""
+    """Replace the status in one step: a reader sees the old one or the new one, never half.
+
+    Raises OSError; then nothing of the new one stays.
+    """
     fresh = folder / f".{FILE}.{os.getpid()}"
-    fresh.write_text(status.to_json(), encoding="utf-8")
-    fresh.replace(folder / FILE)
+    try:
+        fresh.write_text(status.to_json(), encoding="utf-8")
+        fresh.replace(folder / FILE)
+    except BaseException:
+        with suppress(OSError):
+            fresh.unlink()
+        raise
+
+
+def clean(folder: Path) -> None:
+    """Remove what writers that were killed in mid-write left. Only for the one who holds the folder's lock."""
+    for stale in folder.glob(f".{FILE}.*"):
+        with suppress(OSError):
+            stale.unlink()
 
 
 def start_ticks(pid: int) -> int | None:

@@ -86,6 +86,8 @@ class Supervisor:
         elif what == "child":
             if self._engine:
                 self._engine.reap_orphans()
+            if lost := self._guard.revive():
+                self._say(lost)
         elif life != self._life.starts:
             return  # a late answer of an engine that is gone
         elif what is Do.HEALTH:

@@ -116,6 +116,7 @@ FATAL = {
     "E srv         start: couldn't bind HTTP server socket, hostname: 127.0.0.1, port: 18202": "port",
     "E gguf_init_from_file: failed to open GGUF file '/x.gguf' (No such file or directory)": "not there",
     "E gguf_init_from_file: failed to open GGUF file '/x.gguf' (Permission denied)": "may not be read",
+    "E llama_init_from_model: failed to initialize the context: n_seq_max must be <= 256": "at once",
     "E gguf_init_from_reader: invalid magic characters: 'hell', expected 'GGUF'": "damaged",
     "E gguf_init_from_reader: failed to read magic": "damaged",
     "E llama_model_load: error loading model: tensor 'blk.16.ffn_down.weight' data is not within the file "

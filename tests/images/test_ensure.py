@@ -155,3 +155,14 @@ def test_a_docker_that_fails_is_not_an_absent_image(docker: Docker) -> None:
     docker("echo 'Cannot connect to the Docker daemon' >&2; exit 1")
     with pytest.raises(MachineFault, match="could not look"):
         find("a:1")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    ["", "garbage", "[]", "{}", "3", "null", '{"Id":"a","Os":"linux","Architecture":"arm64","Size":null}'],
+)
+def test_an_answer_that_tells_of_no_image_is_a_fault_in_words(docker: Docker, answer: str) -> None:
+    docker(f"echo '{answer}'")
+    with pytest.raises(MachineFault) as caught:
+        find("a:1")
+    assert "a:1" in caught.value.what and "answer" in caught.value.why and caught.value.fix

@@ -1,7 +1,9 @@
 """Each way in which Docker can be missing has its own words and its own remedy (cases.md, 10)."""
 
+import inspect
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -11,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from appliance.core.errors import MachineFault
-from appliance.machine.docker import container_on_port, endpoint, probe_docker, require_docker
+from appliance.machine.docker import container_on_port, endpoint, probe_docker, require_docker, sdk
+from appliance.supervise.status import start_ticks
 
 VERSION = '{"Client":{"Version":"28.2.2"},"Server":{"Version":"26.1.5","Os":"linux","Arch":"arm64"}}'
 NO_SERVER = '{"Client":{"Version":"28.2.2"},"Server":null}'
@@ -161,3 +164,84 @@ def test_probing_loads_no_docker_library() -> None:
     code = "import sys, appliance.machine.docker as d; d.probe_docker(); print('docker' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+@pytest.fixture
+def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Put a `docker` of this text first in PATH."""
+    for name in ("DOCKER_HOST", "DOCKER_CONTEXT"):
+        monkeypatch.delenv(name, raising=False)
+
+    def make(text: str) -> None:
+        file = tmp_path / "bin" / "docker"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text)
+        file.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{file.parent}:/usr/bin:/bin")
+
+    return make
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "echo $$ >> pids\nsleep 1000\necho never",  # the shell waits for a child that has its pipes
+        "sleep 1000 & echo $! >> pids",  # the shell ends, its child keeps the pipes
+        "setsid sh -c 'echo $$ >> pids; exec sleep 1000' & exit 0",  # and even leaves its group
+    ],
+    ids=["child", "orphan", "escaped"],
+)
+def test_a_docker_that_hangs_through_what_it_started_does_not_hold_us_up(
+    script: Callable[[str], None], tmp_path: Path, body: str
+) -> None:
+    script(f"#!/bin/sh\ncd {tmp_path}\n{body}\n")
+    code = "from appliance.machine.docker import probe_docker as p; s = p(timeout_s=0.5); print(s.state, s.detail)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    left = [int(word) for word in (tmp_path / "pids").read_text().split()]
+    still = [pid for pid in left if start_ticks(pid) is not None]
+    for pid in still:
+        os.kill(pid, signal.SIGKILL)
+    assert done.stdout.startswith("down ") and "in time" in done.stdout
+    assert not still or "setsid" in body
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "{}",
+        "[]",
+        "3",
+        "null",
+        '{"Server":{}}',
+        '{"Server":[]}',
+        '{"Server":{"Version":"26"}}',
+        "hello\nworld",
+    ],
+)
+def test_an_answer_that_tells_of_no_engine_is_a_state_with_the_answer_in_it(
+    fake_docker: FakeDocker, answer: str
+) -> None:
+    fake_docker(version=answer)
+    found = probe_docker()
+    assert found.state == "down" and found.fix
+    assert " ".join(answer.split()) in found.detail
+
+
+@pytest.mark.parametrize("text", ["", "not a program", "#!/nowhere/sh\n"])
+def test_a_docker_that_cannot_be_started_is_a_state(script: Callable[[str], None], text: str) -> None:
+    script(text)
+    assert probe_docker().state != "ok"
+    assert container_on_port(8000) is None
+    assert endpoint() == "unix:///var/run/docker.sock"
+
+
+def test_an_engine_that_takes_calls_and_never_answers_does_not_hold_up_the_sdk(
+    listener: Path, script: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script("#!/bin/sh\nexit 1\n")
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{listener}")
+    assert inspect.signature(sdk).parameters["timeout_s"].default <= 10
+    with pytest.raises(MachineFault):
+        sdk(timeout_s=1)

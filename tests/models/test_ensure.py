@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.catalog.entries import Entry
+from appliance.catalog.entries import DropLayersSource, Entry
 from appliance.core.errors import FetchFault, MachineFault, Mismatch, NoProgress
 from appliance.models import folder as models_folder
 from appliance.models import record
@@ -158,10 +158,11 @@ AS_NOBODY = """
     from appliance.catalog.entries import load_entry
     from appliance.core.errors import MachineFault
     from appliance.models.ensure import ensure
+    entry = load_entry("smollm2-135m-instruct")  # while this Python's own files can be read
     if os.geteuid() == 0:
         os.setgroups([]); os.setgid(65534); os.setuid(65534)
     try:
-        ensure(load_entry("smollm2-135m-instruct"), Path(sys.argv[1]), print)
+        ensure(entry, Path(sys.argv[1]), print)
     except MachineFault as fault:
         print(json.dumps([fault.what, fault.why, fault.fix]))
 """
@@ -293,3 +294,63 @@ def test_verify_names_the_bad_file_and_the_next_run_gets_it_anew(index: Index, t
 def test_verify_names_an_absent_file(index: Index, tmp_path: Path) -> None:
     with pytest.raises(Mismatch, match=r"Tiny\.Q4_1\.gguf is not there"):
         verify(index.entry, tmp_path / "models")
+
+
+def test_models_can_be_read_by_the_engines_user_whatever_the_umask(index: Index, tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.mkdir(mode=0o700)
+    before = os.umask(0o077)
+    try:
+        file = ensure(index.entry, own / "new" / "models", silent)
+    finally:
+        os.umask(before)
+    paths = (file, record.path_of(file), file.parent, own / "new", own)
+    assert [path.stat().st_mode & 0o777 for path in paths] == [0o644, 0o644, 0o755, 0o755, 0o700]
+
+
+@pytest.mark.parametrize("of", [lambda file: file, record.path_of], ids=["model", "record"])
+def test_what_is_no_file_in_the_place_of_one_is_refused_before_any_download(
+    index: Index, tmp_path: Path, no_pip: Callable[[], None], of: Callable[[Path], Path]
+) -> None:
+    place_ = of(tmp_path / "models" / place(index.entry))
+    place_.mkdir(parents=True)
+    no_pip()
+    with pytest.raises(MachineFault, match="is a folder") as caught:
+        ensure(index.entry, tmp_path / "models", silent)
+    assert str(place_) in caught.value.what
+
+
+def test_a_pipe_in_the_place_of_a_model_is_refused_and_not_read(
+    index: Index, tmp_path: Path, no_pip: Callable[[], None]
+) -> None:
+    file = tmp_path / "models" / place(index.entry)
+    file.parent.mkdir(parents=True)
+    os.mkfifo(file)
+    no_pip()
+    for act in (
+        lambda: ensure(index.entry, tmp_path / "models", silent),
+        lambda: verify(index.entry, tmp_path / "models"),
+    ):
+        with pytest.raises(MachineFault, match="is no ordinary file"):
+            act()
+
+
+def test_a_draft_is_only_made_of_a_parent_that_is_whole_at_that_moment(
+    index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draft = index.entry.model_copy(
+        update={"id": "draft", "source": DropLayersSource(kind="drop-layers", parent="tiny", layers=(1,))}
+    )
+    for module in ("ensure", "place"):
+        monkeypatch.setattr(f"appliance.models.{module}.load_entry", lambda _: index.entry)
+    monkeypatch.setattr(
+        "appliance.models.drop_layers.write", lambda source, _, path: path.write_bytes(source.read_bytes())
+    )
+    parent = ensure(index.entry, tmp_path / "models", silent)
+    seen = parent.stat()
+    parent.write_bytes(CONTENT[:-1] + b"?")
+    os.utime(parent, ns=(seen.st_atime_ns, seen.st_mtime_ns))  # as a bad disk would: nothing to see
+    said: list[str] = []
+    assert ensure(draft, tmp_path / "models", said.append).read_bytes() == CONTENT
+    assert parent.read_bytes() == CONTENT
+    assert any(f"{parent} is damaged" in line for line in said)

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from appliance.supervise import status
+from appliance.supervise.process import GUARDS
 from appliance.supervise.status import EXITED, READY, STARTING, STOPPED, WEDGED, Status
 
 Make = Callable[..., Any]
@@ -31,6 +32,18 @@ def ask(one: Any, tokens: int = 8, timeout: float = 10.0) -> dict[str, Any]:
 def grandchild(one: Any) -> int:
     found = one.eventually(lambda: re.search(r"^grandchild (\d+)$", one.said(), re.MULTILINE), "a grandchild")
     return int(found[1])
+
+
+def guard_of(one: Any) -> int:
+    """The supervisor's child that runs guard.py."""
+
+    def found() -> int:
+        for child in Path(f"/proc/{one.pid}/task/{one.pid}/children").read_text().split():
+            if b"guard.py" in Path(f"/proc/{child}/cmdline").read_bytes():
+                return int(child)
+        return 0
+
+    return int(one.eventually(found, "a guard"))
 
 
 # Starting
@@ -265,7 +278,39 @@ def test_a_killed_supervisor_takes_engine_and_grandchild_along(supervised: Make)
     assert again.until(lambda shown: shown.pid == again.pid and shown.state == READY)
 
 
+def test_a_guard_that_was_killed_is_noticed_and_replaced(supervised: Make) -> None:
+    one = supervised("--grandchild", "group", "--ignore-sigterm").start()
+    engine, left = one.ready().engine_pid, grandchild(one)
+    for count in (1, 2):
+        os.kill(guard_of(one), signal.SIGKILL)
+        one.eventually(lambda n=count: one.said().count("started another") == n, "a word about it")
+    assert one.status().starts == 1 and one.alive(engine)
+    os.kill(one.pid, signal.SIGKILL)
+    one.eventually(lambda: not one.alive(engine) and not one.alive(left), "the end of engine and grandchild")
+
+
+def test_a_guard_that_is_killed_over_and_over_is_given_up(supervised: Make) -> None:
+    one = supervised().start()
+    one.ready()
+    for count in range(1, GUARDS + 1):
+        os.kill(guard_of(one), signal.SIGKILL)
+        one.eventually(lambda n=count: one.said().count("started another") == n, "a word about it")
+    os.kill(guard_of(one), signal.SIGKILL)
+    one.eventually(lambda: "going on without one" in one.said(), "a word about it")
+    assert one.status().state == READY
+    os.kill(one.pid, signal.SIGTERM)
+    assert one.code() == 0
+
+
 # The state folder
+
+
+def test_half_a_status_of_a_killed_writer_goes_at_the_next_start(supervised: Make) -> None:
+    one = supervised()
+    one.state.mkdir(exist_ok=True)
+    (one.state / ".status.json.4194300").write_text("{")
+    one.start().ready()
+    assert [path.name for path in one.state.glob(".status*") if path.name.endswith("4194300")] == []
 
 
 def test_a_second_supervisor_is_refused(supervised: Make) -> None:
