@@ -54,7 +54,8 @@ class Draft(Strict):
     """The model that guesses ahead."""
 
     method: Literal["none", "draft-target"] = Field(
-        default="none", description="How drafts are made: `none` serves the target alone."
+        default="none",
+        description="How drafts are made: `draft-target` by a smaller model; `none` serves the target alone.",
     )
     model: Text | None = Field(default=None, description="The draft: a model or head of the catalog.")
     k: Annotated[int, Field(ge=1, le=64)] | None = Field(

@@ -28,7 +28,7 @@ COMMANDS = {
     "restart": ("lifecycle", "Stop and start a stack."),
     "rollback": ("lifecycle", "Go back to the release before."),
     "down": ("lifecycle", "Stop a stack."),
-    "models": ("models", "List and fetch models."),
+    "models": ("models", "List, fetch and check models."),
     "images": ("images", "List and build container images."),
     "secrets": ("secrets", "Keep tokens in a file that only you can read."),
 }

@@ -10,7 +10,7 @@ from appliance.cli.output import Terminal, result, result_json, size, table
 
 @click.group()
 def models() -> None:
-    """List and fetch models.
+    """List, fetch and check models.
 
     \b
     Example:

@@ -113,8 +113,9 @@ def from_text(key: str, text: str, source: str, known: Known) -> Any:
     try:
         return TypeAdapter(leaf.annotation).validate_strings(text)
     except ValidationError as error:
-        reason = "; ".join(str(item["msg"]) for item in error.errors())
-        raise ConfigFault(f"{key} cannot be {shown(text)} ({source})", reason, leaf.description) from None
+        reason = "; ".join(str(item["msg"]).removeprefix("Value error, ") for item in error.errors())
+        fix = f"give another value, or leave it out; {key} means: {leaf.description}"
+        raise ConfigFault(f"{key} cannot be {shown(text)} ({source})", reason, fix) from None
 
 
 def from_environment(environ: Mapping[str, str], known: Known) -> dict[str, Value]:
@@ -144,8 +145,12 @@ def from_assignments(pairs: Iterable[str], known: Known) -> dict[str, Value]:
         key, equals, text = pair.partition("=")
         if not equals:
             raise ConfigFault(f"--set {one_line(pair)} has no value", "it has no =", "write --set key=value")
+        if key in said:
+            raise ConfigFault(
+                one_line(f"--set {key} is said twice"), "only one can be meant", "keep one of them"
+            )
         for other in said:
-            if key == other or key.startswith(other + ".") or other.startswith(key + "."):
+            if key.startswith(other + ".") or other.startswith(key + "."):
                 raise ConfigFault(one_line(f"--set {other} and --set {key} collide"), "one contains the other",
                                   "keep one of them")  # fmt: skip
         said.append(key)

@@ -20,7 +20,7 @@ def clear_port(port: int, own: Managed, *, replace: bool, talk: Talk) -> Managed
         whose, remedy = _whose(port)
         raise MachineFault(
             f"port {port} is taken",
-            f"{whose} listens on it",
+            whose,
             f"{remedy}, or choose another port: spark-spec up … --set serve.port=8001",
         )
     if not replace:
@@ -58,8 +58,6 @@ def _whose(port: int) -> tuple[str, str]:
     """Who listens there, and how to end it."""
     container = container_on_port(port)
     if container:
-        return f"the container {container}", f"end it (docker stop {container})"
+        return f"the container {container} listens on it", f"end it (docker stop {container})"
     seen = holder(port)
-    if seen.pid is None:
-        return "a process that this user may not see", "end it"
-    return f"process {seen.pid} ({seen.command})", f"end it (kill {seen.pid})"
+    return seen.words(), f"end it (kill {seen.pid})" if seen.pid else "end it"

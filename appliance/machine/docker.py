@@ -25,7 +25,6 @@ SDK_S = 10
 SHORT_S = 0.1  # what a command that is due has, to hand over what it already said
 REAP_S = 0.5
 ENDPOINT = ("context", "inspect", "--format", "{{.Endpoints.docker.Host}}")
-OTHERWISE = "or run without Docker: --runtime process"
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ def probe_docker(timeout_s: float = 5) -> DockerState:
         return DockerState(
             "absent",
             "there is no docker command on this machine",
-            f"install Docker with its compose plugin (Debian, as root: make docker-engine), {OTHERWISE}",
+            "install Docker with its compose plugin (Debian, as root: make docker-engine)",
         )
     end = time.monotonic() + timeout_s
     try:
@@ -68,7 +67,7 @@ def probe_docker(timeout_s: float = 5) -> DockerState:
         return DockerState(
             "absent",
             f"{shutil.which('docker')} cannot be started: {error.strerror or error}",
-            f"install Docker with its compose plugin (Debian, as root: make docker-engine), {OTHERWISE}",
+            "install Docker with its compose plugin (Debian, as root: make docker-engine)",
         )
     server = _server(answer)
     if server is None:
@@ -83,7 +82,7 @@ def probe_docker(timeout_s: float = 5) -> DockerState:
         return DockerState(
             "no-compose",
             "docker has no compose plugin (`docker compose version` fails)",
-            f"install its version 2 (package docker-compose-plugin or docker-compose), {OTHERWISE}",
+            "install its version 2 (package docker-compose-plugin or docker-compose)",
             server_version=found.server_version,
             platform=found.platform,
         )
@@ -122,9 +121,7 @@ def sdk(timeout_s: int = SDK_S) -> "DockerClient":
         return docker.DockerClient(**settings, version="auto", timeout=timeout_s, use_ssh_client=True)
     except DockerException as error:
         require_docker()
-        raise MachineFault(
-            "Docker cannot be used", str(error), f"see that `docker info` works, {OTHERWISE}"
-        ) from None
+        raise MachineFault("Docker cannot be used", str(error), "see that `docker info` works") from None
 
 
 def container_on_port(port: int) -> str | None:
@@ -198,7 +195,7 @@ def _unfit(answer: str) -> DockerState:
     return DockerState(
         "down",
         f"`docker version` tells of no engine: {' '.join(answer.split())[:80]}",
-        f"see what {shutil.which('docker')} is, and that `docker info` works; {OTHERWISE}",
+        f"see what {shutil.which('docker')} is, and that `docker info` works",
     )
 
 
@@ -210,24 +207,24 @@ def _unreachable(complaint: str, where: str) -> DockerState:
         return DockerState(
             "denied",
             f"this user may not use the Docker engine at {where}",
-            f'sudo usermod -aG docker "$USER", then log in again; {OTHERWISE}',
+            'sudo usermod -aG docker "$USER", then log in again',
         )
     named = next((name for name in ("DOCKER_HOST", "DOCKER_CONTEXT") if os.environ.get(name)), None)
     if named:
         return DockerState(
             "down",
             f"no Docker engine answers where {named} points ({os.environ[named]}): {last}",
-            f"unset {named}, or start the engine it names; {OTHERWISE}",
+            f"unset {named}, or start the engine it names",
         )
     socket = Path(where.removeprefix("unix://"))
     if where.startswith("unix://") and not socket.exists():
         return DockerState(
             "down",
             f"no Docker engine was started: there is no socket {socket}",
-            f"sudo systemctl start docker (bare Debian, as root: make docker-engine), {OTHERWISE}",
+            "sudo systemctl start docker (bare Debian, as root: make docker-engine)",
         )
     return DockerState(
         "down",
         f"the Docker engine at {where} does not answer: {last}",
-        f"see why with journalctl -u docker, then sudo systemctl restart docker; {OTHERWISE}",
+        "see why with journalctl -u docker, then sudo systemctl restart docker",
     )

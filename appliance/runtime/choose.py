@@ -2,6 +2,7 @@
 
 from typing import Literal
 
+from appliance.core.errors import MachineFault
 from appliance.core.talk import Talk
 from appliance.machine.docker import probe_docker, require_docker
 from appliance.machine.facts import RuntimeName
@@ -16,7 +17,12 @@ Wish = Literal["auto", "docker", "process"]
 def choose(wish: Wish, talk: Talk) -> RuntimeName:
     """The runtime to use, said in one line. Raises MachineFault where docker was asked for and cannot be had."""
     if wish == "docker":
-        require_docker()
+        try:
+            require_docker()
+        except MachineFault as error:
+            raise MachineFault(
+                error.what, error.why, f"{error.fix}; or run without Docker: --runtime process"
+            ) from None
         return "docker"
     if wish == "process":
         return "process"

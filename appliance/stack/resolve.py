@@ -62,6 +62,11 @@ def resolve(
     """
     known = known_settings()
     chosen = load(preset)
+    assignments = list(assignments)
+    drafts = [pair for pair in assignments if pair.partition("=")[0].split(".")[0] == "draft"]
+    if no_spec and drafts:
+        raise ConfigFault(f"--no-spec and --set {drafts[0]} collide", "without speculation there is no draft",
+                          "keep one of them")  # fmt: skip
     layers = [from_tree(chosen.stack, chosen.source, known), *_around(assignments, environ, known)]
     if no_spec:
         layers.append({"draft.method": Value("none", NO_SPEC)})

@@ -17,12 +17,14 @@ from typing import NoReturn
 
 from appliance.supervise import counters, plan, status
 from appliance.supervise.journal import Journal, RotatedFile, Stdout
+from appliance.supervise.lifecycle import EXIT_DIED, EXIT_WEDGED
 from appliance.supervise.process import Guard, become_subreaper
 from appliance.supervise.supervisor import STOP_SIGNALS, Supervisor
 
 LOCK = "supervisor.lock"
 LOCK_WAIT_S = 1.0  # a killed supervisor's guard holds the lock until the engine's group is dead
 GO_WAIT_S = 60.0
+JUST_NOW_S = 30.0
 BAD_PLAN, NOT_FIT = 3, 4
 
 
@@ -45,6 +47,8 @@ def main() -> int:
     except OSError as error:
         return _refuse(NOT_FIT, f"cannot use the state folder {args.state}: {error}")
     status.clean(args.state)
+    if (code := _gave_up(args.state)) is not None:
+        return code
     if args.wait_go and not _told_to_go():
         return 0
     become_subreaper()
@@ -83,6 +87,19 @@ def _lock(state: Path) -> int:
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.05)
+
+
+def _gave_up(state: Path) -> int | None:
+    """The exit code of a supervisor that gave up here just now. Docker, told to restart what failed, would have
+    the whole row of restarts begin anew, and the reason would be lost; a person who starts it later is not meant."""
+    try:
+        last = status.read(state)
+    except (OSError, ValueError):
+        return None
+    if last is None or last.state != status.EXITED or not 0 <= time.time() - last.updated < JUST_NOW_S:
+        return None
+    sys.stdout.write(f"supervise: it was given up just now ({last.phase}): not starting it again\n")
+    return EXIT_WEDGED if last.exit and last.exit.wedged else EXIT_DIED
 
 
 def _told_to_go() -> bool:

@@ -67,7 +67,7 @@ def test_a_section_may_be_set_whole() -> None:
         (["paths.models= "], "empty value"),
         (["draft.k=2", "draft={k: 3}"], "collide"),
         (["draft={k: 3}", "draft.k=2"], "collide"),
-        (["draft.k=2", "draft.k=2"], "collide"),
+        (["draft.k=2", "draft.k=2"], "said twice"),
         (["serve={port: {a: 1}}"], "serve"),
     ],
 )

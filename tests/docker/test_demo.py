@@ -87,7 +87,7 @@ def test_the_demo_runs_in_a_container_and_is_adopted(up: Any, cli: Cli, state: P
 
 def test_a_failed_up_puts_the_last_good_release_back(up: Any, cli: Cli) -> None:
     up("--no-verify")
-    up("--no-verify", "--set", "serve.max_batch_size=100000", code=6)
+    up("--no-verify", "--set", "image=spark-spec/base:bookworm", code=6)  # it has no engine: it ends at once
     seen = json.loads(cli("status", "--json").stdout)[0]
     assert (seen["state"], seen["release"]) == ("ready", 1)
 
@@ -192,16 +192,15 @@ def test_the_checked_in_stack_names_the_setting_that_is_missing() -> None:
         assert "SPARK_SPEC_PATHS_MODELS" in done.stderr
 
 
-def test_a_project_name_in_the_environment_takes_nobody_s_containers(up: Any, cli: Cli, state: Path) -> None:
+def test_a_project_name_in_the_environment_takes_nobody_s_containers(
+    up: Any, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """COMPOSE_PROJECT_NAME is the user's, for the user's own compose files."""
-    done = up("--no-verify")
-    again = cli(
-        "up", "demo", "--runtime", "docker", "--no-verify", COMPOSE_PROJECT_NAME="theirs", COMPOSE_FILE="/x"
-    )
-    assert again.returncode in (0, 4), again.stderr
-    labels = json.loads(docker("inspect", "--format", "{{json .Config.Labels}}", done["where"]["container"]))
+    monkeypatch.setenv("COMPOSE_PROJECT_NAME", "theirs")
+    monkeypatch.setenv("COMPOSE_FILE", "/nowhere/compose.yaml")
+    told = up("--no-verify")
+    labels = json.loads(docker("inspect", "--format", "{{json .Config.Labels}}", told["where"]["container"]))
     assert labels["com.docker.compose.project"] == project("demo", str(state))
-    assert docker("ps", "--all", "--quiet", "--filter", "label=com.docker.compose.project=theirs") == ""
 
 
 def test_two_state_folders_may_have_stacks_of_one_name(up: Any, cli: Cli, home: Path) -> None:

@@ -86,6 +86,12 @@ def test_no_spec_takes_the_preset_s_draft_away() -> None:
     assert resolved.values["draft.method"].source == "--no-spec"
 
 
+def test_no_spec_and_a_draft_of_one_s_own_collide() -> None:
+    for pair in ("draft.k=2", "draft={k: 2}", "draft.model=x"):
+        with pytest.raises(ConfigFault, match="collide"):
+            resolve("demo", [pair], {}, no_spec=True)
+
+
 def test_a_draft_without_a_method_or_a_method_without_a_draft_cannot_be() -> None:
     for pairs in (["draft.method=none", "draft.k=3"], ["draft.model=null"], ["draft.k=null"]):
         with pytest.raises(ConfigFault, match="do not make a stack"):

@@ -441,3 +441,13 @@ def test_with_a_log_file_the_output_goes_there(supervised: Make) -> None:
     one.ready()
     one.eventually(lambda: "supervise: ready" in log.read_text(encoding="utf-8"))
     assert "hello\n" in log.read_text(encoding="utf-8") and one.said() == ""
+
+
+def test_one_that_was_given_up_just_now_is_not_begun_anew(supervised: Make) -> None:
+    """Docker restarts a container that failed: the reason must stay, and the restarts must not begin again."""
+    one = supervised("--die-after", "0.1", "--load-silent", "5", "--die-message", "boom").start()
+    assert one.code() == 6
+    before = one.status()
+    again = one.start()
+    assert again.code() == 6
+    assert one.status() == before
