@@ -102,7 +102,7 @@ def test_each_fault_has_its_own_words_and_remedy(
         sum(word in fault.fix for fault in faults) for word in ("usermod", "restart", "compose-plugin")
     ] == [1, 1, 1]
     assert len({fault.why for fault in faults}) == len({fault.fix for fault in faults}) == 5
-    assert all("--runtime process" in fault.fix and fault.code == 4 for fault in faults)
+    assert all(fault.code == 4 for fault in faults)
     assert "there is no socket /nowhere/docker.sock" in faults[0].why
     assert "usermod -aG docker" in faults[2].fix
 
