@@ -79,7 +79,7 @@ def _tell_held(held: "Held") -> None:
     compared = held.comparison
     result("")
     if held.acceptance:
-        result(describe(held.acceptance))
+        result(f"over {compared.prompts} prompts: {describe(held.acceptance)}")
     result(f"greedy text the same in {compared.identical} of {compared.prompts} answers")
     for difference in compared.differences:
         tie = {True: "a near-tie", False: "not a near-tie", None: "margin unknown"}[difference.near_tie]

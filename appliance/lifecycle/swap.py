@@ -77,9 +77,6 @@ def _last_good(stack: Managed, failed: Release, before: Release | None) -> Relea
     """What to go back to where something ran: the newest good release that is intact, else what ran."""
     if before is None:
         return None
-    good = [one for one in stack.folder.releases() if one.number in stack.folder.state().good]
-    order = {number: at for at, number in enumerate(stack.folder.state().good)}
-    fit = [one for one in sorted(good, key=lambda one: order[one.number]) if one.intact()]
-    candidates = [*([before] if before.intact() else []), *fit]
-    others = [one for one in candidates if one.number != failed.number]
-    return others[-1] if others else None
+    whole = {release.number: release for release in stack.folder.releases() if release.intact()}
+    newest_first = [*reversed(stack.folder.state().good), before.number]
+    return next((whole[n] for n in newest_first if n in whole and n != failed.number), None)

@@ -42,6 +42,11 @@ class Rate(Strict):
     low: float
     high: float
 
+    def words(self) -> str:
+        """The median, and the spread where there is one."""
+        spread = f" [{self.low:.1f} to {self.high:.1f}]" if self.high > self.low else ""
+        return f"{self.median:.1f}{spread}"
+
 
 class Difference(Strict):
     """Where two greedy texts part. `at` counts characters, `at_token` tokens, both from 0.
@@ -95,7 +100,7 @@ class Comparison(Strict):
         """Which is faster here, in plain words."""
         if self.ratio is None or self.speculated is None or self.baseline is None:
             return "which is faster is unknown: the engine did not count its tokens"
-        rates = f"{self.speculated.median:.1f} against {self.baseline.median:.1f} tok/s"
+        rates = f"{self.speculated.words()} against {self.baseline.words()} tok/s"
         if abs(self.ratio - 1) <= NO_DIFFERENCE:
             return f"speculation makes no difference here: {self.ratio:.2f}x ({rates})"
         word = "faster" if self.ratio > 1 else "slower"

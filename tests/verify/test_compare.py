@@ -37,6 +37,17 @@ def test_the_verdict_says_which_is_faster(speculated: float, baseline: float, wo
     assert compared(speculated, baseline).verdict == words
 
 
+def test_the_verdict_shows_the_spread_of_each_side() -> None:
+    made = compare(
+        run(sample("a", tok_s=5.0), sample("b", tok_s=7.0)),
+        run(sample("a", tok_s=9.0), sample("b", tok_s=11.0)),
+    )
+    assert (
+        made.verdict
+        == "speculation is slower here: 0.60x (6.0 [5.0 to 7.0] against 10.0 [9.0 to 11.0] tok/s)"
+    )
+
+
 @pytest.mark.parametrize(("speculated", "baseline"), [(None, 10.0), (10.0, None)])
 def test_without_token_counts_the_verdict_is_unknown(
     speculated: float | None, baseline: float | None
