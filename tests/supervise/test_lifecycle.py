@@ -115,7 +115,7 @@ def test_failing_health_alone_is_not_progress() -> None:
 
 
 def test_health_without_a_token_is_wedged() -> None:
-    """Field case 27."""
+    """Case 27."""
     life = begun()
     life.health(10, True)
     assert life.due(10) == [Do.CHAT]
@@ -136,7 +136,7 @@ def test_the_reason_tells_what_chat_answered() -> None:
 
 
 def test_a_death_before_the_first_token_is_final() -> None:
-    """Field case 26."""
+    """Case 26."""
     life = begun()
     die(life, 2)
     assert (life.state, life.phase, life.exit_code) == (EXITED, "exited with code 1", EXIT_DIED)
@@ -218,7 +218,7 @@ def test_a_probe_that_fails_at_once_is_repeated_for_as_long_as_a_token_may_be_ow
 
 
 def test_after_a_token_came_it_is_restarted_with_growing_pauses_then_given_up() -> None:
-    """Field case 28."""
+    """Case 28."""
     life = ready()
     die(life, 20)
     assert (life.state, life.phase) == (STARTING, "restart 1 of 2 in 1 s")

@@ -94,7 +94,7 @@ def test_an_access_log_of_our_own_probes_hides_no_stall(supervised: Make) -> Non
 
 
 def test_health_without_tokens_is_wedged(supervised: Make) -> None:
-    """Field case 27: no answer at all, and answers without content."""
+    """Case 27: no answer at all, and answers without content."""
     mute = ("--mute-after", "0", "--ignore-sigterm", "--mute")
     for one in [supervised(*mute, how, wedge_s=1.2, stop_s=1.0).start() for how in ("hang", "empty")]:
         wedged = one.until(lambda shown: shown.state in (WEDGED, EXITED))
@@ -112,7 +112,7 @@ def test_a_refused_chat_is_not_ready_and_its_text_is_kept(supervised: Make) -> N
 
 
 def test_an_early_death_keeps_its_last_lines(supervised: Make) -> None:
-    """Field case 26."""
+    """Case 26."""
     words = "RuntimeError: CUDA error: out of memory"
     one = supervised("--say", "hello", "--load-silent", "60", "--die-after", "0.3", "--die-message", words)
     assert one.start().code() == 6
@@ -191,7 +191,7 @@ def test_an_engine_that_stops_giving_tokens_is_wedged_and_restarted(supervised: 
 
 
 def test_a_crash_loop_ends_loudly(supervised: Make) -> None:
-    """Field case 28."""
+    """Case 28."""
     one = supervised("--die-after-ready", "0.2", "--die-message", "boom", restarts=2).start()
     assert one.code() == 6
     shown = one.end()
