@@ -88,6 +88,8 @@ def _start_new(resolved: Resolved, wanted: Wanted, stack: Managed, *, reachable:
     if reachable and not _alive(stack):
         stack.stop()  # what a death left: it may still hold the port
     runtime = choose(wanted.runtime, stack.talk)
+    if runtime == "docker" and not stack.folder.exists():
+        stack.runtime(runtime).stop()  # the state folder may have been lost while its container was not
     rendered = render(resolved.stack, machine_for(resolved, runtime), wanted.name)
     check_local(resolved, rendered)
     other = clear_port(resolved.stack.serve.port, stack, replace=wanted.replace, talk=stack.talk)

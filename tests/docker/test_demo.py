@@ -220,3 +220,14 @@ def test_a_state_folder_behind_a_link_is_the_same_folder(up: Any, cli: Cli, home
     (home / "link").symlink_to(home / "state")
     assert cli("down", "demo", XDG_STATE_HOME=str(home / "link")).stdout == "demo is down\n"
     assert ours(state) == []
+
+
+def test_a_container_whose_state_folder_was_lost_is_found_by_its_labels(
+    up: Any, cli: Cli, state: Path
+) -> None:
+    first = up("--no-verify")
+    shutil.rmtree(state)
+    again = up("--no-verify")
+    assert ours(state) == [again["where"]["container"][:12]]
+    assert again["where"]["container"] != first["where"]["container"]
+    assert cli("down", "demo").returncode == 0
