@@ -9,7 +9,7 @@ from appliance.health.state import ABSENT, Health, classify
 from appliance.runtime.base import Observed
 from appliance.supervise import status
 
-FAST_S, SLOW_S = 0.05, 1.0
+FAST_S, SLOW_S = 0.1, 1.0  # looking costs the daemon some work, which a loading engine misses
 FAST_FOR_S = 20.0
 SPEAK_FIRST_S = 30.0
 SHOWN_LINES = 10

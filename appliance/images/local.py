@@ -25,7 +25,10 @@ def find(reference: str, origin: Origin = "local") -> ImageInfo | None:
     """An image of this engine, or None. Raises MachineFault where docker itself fails."""
     try:
         lines = run(
-            ["docker", "image", "inspect", "--format", "{{json .}}", reference], quiet_s=30, each=_ignore
+            ["docker", "image", "inspect", "--format", "{{json .}}", reference],
+            quiet_s=30,
+            each=_ignore,
+            leash=False,
         )
     except CommandFailed as error:
         if "no such image" in error.words().lower():

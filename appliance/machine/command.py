@@ -38,18 +38,19 @@ def run(
     quiet_s: float,
     each: Callable[[str], None],
     held: int | None = None,
+    leash: bool = True,
     env: Mapping[str, str] | None = None,
 ) -> list[str]:
     """Run a command; returns its last lines, stdout and stderr together, `each` sees them as they come.
 
     Where this process is killed, the command dies with it; but one that is given `held`, the handle of a lock,
-    goes on to its end and keeps the lock until then. Raises CommandFailed where it cannot start, exits other
-    than 0, or is silent for `quiet_s` seconds.
+    goes on to its end and keeps the lock until then, and a short question needs no `leash`. Raises CommandFailed
+    where it cannot start, exits other than 0, or is silent for `quiet_s` seconds.
     """
     lines: list[str] = []
     try:
         process = subprocess.Popen(
-            argv if held is not None else leashed(argv),
+            leashed(argv) if leash and held is None else argv,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

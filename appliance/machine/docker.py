@@ -58,9 +58,7 @@ def probe_docker(timeout_s: float = 5) -> DockerState:
         with (
             _running("version", "--format", "{{json .}}") as version,
             _running("compose", "version", "--short") as compose,
-            _running(*ENDPOINT) as context,
         ):
-            where = os.environ.get("DOCKER_HOST") or _finish(context, end)[0].strip() or DEFAULT
             answer, complaint = _finish(version, end)
             composed, _ = _finish(compose, end)
     except OSError as error:
@@ -71,7 +69,11 @@ def probe_docker(timeout_s: float = 5) -> DockerState:
         )
     server = _server(answer)
     if server is None:
-        return _unfit(answer) if answer.strip() and not complaint.strip() else _unreachable(complaint, where)
+        return (
+            _unfit(answer)
+            if answer.strip() and not complaint.strip()
+            else _unreachable(complaint, endpoint())
+        )
     found = DockerState(
         "ok",
         server_version=server["Version"],

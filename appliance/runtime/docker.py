@@ -5,6 +5,7 @@ import io
 import os
 import shlex
 import tarfile
+import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,16 +45,12 @@ class DockerRuntime:
         """`docker compose up`. It keeps the stack's lock until it is done, even where this process is killed: no
         container appears behind the back of the next command."""
         del digest  # it stands in the rendered labels
-        argv = [
-            "docker",
-            "compose",
-            "--file",
-            str(folder / "compose.yaml"),
-            "up",
-            "--detach",
-            "--remove-orphans",
-        ]
+        file = str(folder / "compose.yaml")
+        argv = ["docker", "compose", "--project-name", self.project, "--file", file, "up", "--detach"]
         self.talk.command(shlex.join(argv))
+        # The SDK takes a tenth of a second to load: it does so while compose works.
+        meanwhile = threading.Thread(target=self._preload, daemon=True)
+        meanwhile.start()
         try:
             run(argv, quiet_s=COMPOSE_S, each=_unheard, held=self.held, env=_environment())
         except CommandFailed as error:
@@ -62,6 +59,12 @@ class DockerRuntime:
                 " ".join(error.words(1).split()),
                 f"run it by hand to see more: {shlex.join(argv[:-1])}",
             ) from None
+        finally:
+            meanwhile.join()
+
+    def _preload(self) -> None:
+        with contextlib.suppress(MachineFault):
+            self._client()
 
     def observe(self) -> Observed:
         with _answering():
