@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -203,16 +204,23 @@ def test_a_project_name_in_the_environment_takes_nobody_s_containers(
     assert labels["com.docker.compose.project"] == project("demo", str(state))
 
 
-def test_two_state_folders_may_have_stacks_of_one_name(up: Any, cli: Cli, home: Path) -> None:
+def test_two_state_folders_may_have_stacks_of_one_name(
+    up: Any, cli: Cli, home: Path, models_dir: Path
+) -> None:
     first = up("--no-verify")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
     other = {"XDG_STATE_HOME": str(home / "other")}
-    refused = cli("up", "demo", "--runtime", "docker", "--no-verify", *_like(first), **other)
-    assert refused.returncode == 4, "the port is the first one's"
-    assert json.loads(cli("status", "--json").stdout)[0]["where"]["container"] == first["where"]["container"]
-
-
-def _like(told: dict[str, Any]) -> list[str]:
-    return ["--set", f"serve.port={told['endpoint'].split(':')[2].split('/')[0]}"]
+    sets = ["--set", f"serve.port={port}", "--set", f"paths.models={models_dir}"]
+    try:
+        second = cli("up", "demo", "--runtime", "docker", "--no-verify", *sets, **other)
+        assert second.returncode == 0, second.stderr
+        seen = json.loads(cli("status", "--json").stdout)[0]
+        assert (seen["state"], seen["where"]["container"]) == ("ready", first["where"]["container"])
+    finally:
+        assert cli("down", "demo", **other).returncode == 0
+    assert json.loads(cli("status", "--json").stdout)[0]["state"] == "ready"
 
 
 def test_a_state_folder_behind_a_link_is_the_same_folder(up: Any, cli: Cli, home: Path, state: Path) -> None:
