@@ -85,7 +85,9 @@ def up_cost(runtime: str) -> None:
         plain.append(seconds(lambda: (quietly("docker", "compose", "-f", str(compose), "up", "--detach"),
                                       first_token(port, model))))  # fmt: skip
         quietly("docker", "compose", "-f", str(compose), "down")
-    added = statistics.median(one - other for one, other in zip(ours, plain, strict=True))  # neighbours in time
+    added = statistics.median(
+        one - other for one, other in zip(ours, plain, strict=True)
+    )  # neighbours in time
     report("up --no-verify adds to docker compose up, until the first token", f"{added:.2f} s", "<= 0.5 s")
     print(
         f"{'':<4}(medians of {STARTS}: {statistics.median(ours):.2f} s against {statistics.median(plain):.2f} s)"
