@@ -52,6 +52,9 @@ def up(
       spark-spec up demo
       spark-spec up demo --set draft.k=2 --set serve.port=8001
     """
+    from appliance.machine.docker import probe_ahead, probe_docker
+
+    look = probe_docker if runtime == "process" else probe_ahead()  # it answers while the rest is loaded
     from appliance.core.names import check_name
     from appliance.lifecycle.up import Wanted
     from appliance.lifecycle.up import up as bring_up
@@ -63,6 +66,7 @@ def up(
         runtime,
         replace=replace,
         verify=not no_verify,
+        look=look,
     )
     talk = Terminal()
     if dry_run:

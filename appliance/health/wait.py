@@ -9,14 +9,16 @@ from appliance.health.state import ABSENT, Health, classify
 from appliance.runtime.base import Observed
 from appliance.supervise import status
 
-FAST_S, SLOW_S = 0.1, 1.0  # looking costs the daemon some work, which a loading engine misses
-FAST_FOR_S = 20.0
+LOOK_S, SLOW_S = 0.5, 1.0  # looking costs the daemon some work, which a loading engine misses
+LOOK_FOR_S = 20.0
+KNOCK_S = 0.1  # a knock at the port costs next to nothing
 SPEAK_FIRST_S = 30.0
 SHOWN_LINES = 10
 
 
 def wait_ready(
     observe: Callable[[], Observed],
+    hears: Callable[[], bool],
     answers: Callable[[], bool],
     last_lines: Callable[[], Sequence[str]],
     deaths: tuple[Death, ...],
@@ -27,13 +29,14 @@ def wait_ready(
 ) -> Observed:
     """Wait until the engine is ready and a token came back through the published port.
 
-    `answers` asks for one and is True when it came; `last_lines` is the log, for a death that left no word.
-    Raises EngineDied with a diagnosis and the last lines, or NoProgress when nothing moved for `stall_s`, or
+    `answers` asks for one and is True when it came; `hears` does so too, from long before: it costs next to
+    nothing while nobody listens, and never raises. `last_lines` is the log, for a death that left no word. Raises EngineDied with a diagnosis and the last lines, or NoProgress when nothing moved for `stall_s`, or
     when a ready engine owes us a token for `wedge_s`. The supervisor watches the same bounds from inside and
     knows more, so it is given time to speak first.
     """
     begun = moved = time.monotonic()
     last: tuple[object, ...] = ()
+    heard = False
     while True:
         observed = observe()
         health = classify(observed, time.time())
@@ -41,7 +44,7 @@ def wait_ready(
         if marks != last:
             last, moved = marks, time.monotonic()
         say(health)
-        if health.state == status.READY and answers():
+        if health.state == status.READY and (heard or answers()):
             return observed
         if is_over(observed, health):
             raise verdict(observed, health, last_lines(), deaths)
@@ -53,7 +56,17 @@ def wait_ready(
                 f"nothing moved for {silence:.0f} s while {health.phase or health.state}",
                 with_lines("health.stall_s sets the patience; `spark-spec logs` shows more", last_lines()),
             )
-        time.sleep(FAST_S if time.monotonic() - begun < FAST_FOR_S else SLOW_S)
+        heard = _rest(LOOK_S if time.monotonic() - begun < LOOK_FOR_S else SLOW_S, hears)
+
+
+def _rest(most_s: float, hears: Callable[[], bool]) -> bool:
+    """Rest until a token comes, or for `most_s`. Whether one came."""
+    end = time.monotonic() + most_s
+    while time.monotonic() < end:
+        time.sleep(KNOCK_S)
+        if hears():
+            return True
+    return False
 
 
 def is_over(observed: Observed, health: Health) -> bool:

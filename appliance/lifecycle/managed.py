@@ -7,7 +7,7 @@ from typing import Any
 from appliance import engines
 from appliance.client.client import Client, Timeouts
 from appliance.client.errors import NotReachable
-from appliance.core.errors import ConfigFault, MachineFault, UsageFault
+from appliance.core.errors import ConfigFault, MachineFault, SparkSpecError, UsageFault
 from appliance.core.talk import Talk
 from appliance.health.state import Health, classify
 from appliance.health.wait import SHOWN_LINES, wait_ready
@@ -18,6 +18,8 @@ from appliance.runtime.choose import runtime
 from appliance.stack.release import Release, StackFolder, stack_names
 from appliance.stack.resolve import MachineSettings
 from appliance.supervise.status import Counters
+
+KNOCK_MOST_S = 0.5
 
 
 @dataclass(frozen=True)
@@ -111,11 +113,16 @@ class Managed:
     def wait(self, release: Release) -> Observed:
         """Wait until it is ready; raises EngineDied or NoProgress."""
         health = release.manifest["stack"]["health"]
-        with client(release, Timeouts(first_token_s=float(health["wedge_s"]))) as asking:
+        runs = self.runtime(release.runtime)
+        with (
+            client(release, Timeouts(first_token_s=float(health["wedge_s"]))) as asking,
+            client(release, Timeouts(connect_s=KNOCK_MOST_S, silence_s=KNOCK_MOST_S)) as knocking,
+        ):
             return wait_ready(
-                self.runtime(release.runtime).observe,
+                runs.observe,
+                lambda: hears(knocking, asking),
                 lambda: answers(asking),
-                lambda: list(self.runtime(release.runtime).logs(follow=False, lines=SHOWN_LINES)),
+                lambda: list(runs.logs(follow=False, lines=SHOWN_LINES)),
                 engines.get(release.manifest["engine"]["name"]).deaths,
                 stall_s=float(health["stall_s"]),
                 wedge_s=float(health["wedge_s"]),
@@ -150,6 +157,16 @@ def answers(asking: Client) -> bool:
     except NotReachable:
         return False
     return bool(answer.text or answer.reasoning or answer.completion_tokens)
+
+
+def hears(knocking: Client, asking: Client) -> bool:
+    """Whether an endpoint that may not be there yet, or not be well, gives a token. `knocking` is the impatient
+    client: where it meets nobody, nothing more is asked."""
+    try:
+        knocking.models()
+        return answers(asking)
+    except SparkSpecError:
+        return False
 
 
 def find(settings: MachineSettings, name: str | None, talk: Talk) -> Managed:

@@ -1,6 +1,7 @@
 """`up`: from a resolved stack to a running, verified endpoint; or back to what ran before."""
 
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from appliance.lifecycle.managed import Managed
 from appliance.lifecycle.port import clear_port
 from appliance.lifecycle.prepare import check_local, fetch, machine_for, publish
 from appliance.lifecycle.swap import swap
+from appliance.machine.docker import DockerState, probe_docker
 from appliance.runtime.base import Observed
 from appliance.runtime.choose import Wish, choose
 from appliance.stack.release import Release, StackFolder
@@ -32,6 +34,7 @@ class Wanted:
     runtime: Wish = "auto"
     replace: bool = False
     verify: bool = True
+    look: Callable[[], DockerState] = probe_docker  # how to learn of Docker; it may have begun already
 
 
 @dataclass(frozen=True)
@@ -87,7 +90,7 @@ def _start_new(resolved: Resolved, wanted: Wanted, stack: Managed, *, reachable:
     """All that can fail without touching what runs comes first; then the swap."""
     if reachable and not _alive(stack):
         stack.stop()  # what a death left: it may still hold the port
-    runtime = choose(wanted.runtime, stack.talk)
+    runtime = choose(wanted.runtime, stack.talk, wanted.look)
     if runtime == "docker" and not stack.folder.exists():
         stack.runtime(runtime).stop()  # the state folder may have been lost while its container was not
     rendered = render(resolved.stack, machine_for(resolved, runtime), wanted.name)

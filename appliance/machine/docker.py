@@ -7,7 +7,8 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -91,9 +92,14 @@ def probe_docker(timeout_s: float = 5) -> DockerState:
     return found
 
 
-def require_docker() -> DockerState:
+def probe_ahead() -> Callable[[], DockerState]:
+    """Begin to look, in a thread, while the caller does something else. Returns what waits for the answer."""
+    return ThreadPoolExecutor(1, "probe-docker").submit(probe_docker).result
+
+
+def require_docker(look: Callable[[], DockerState] | None = None) -> DockerState:
     """A Docker that can be worked with. Raises MachineFault, with the remedy for what is wrong."""
-    found = probe_docker()
+    found = (look or probe_docker)()
     if found.state != "ok":
         raise MachineFault("Docker cannot be used", found.detail, found.fix)
     return found

@@ -1,10 +1,11 @@
 """Which runtime: docker when a daemon answers, else local processes; or the one that was asked for."""
 
+from collections.abc import Callable
 from typing import Literal
 
 from appliance.core.errors import MachineFault
 from appliance.core.talk import Talk
-from appliance.machine.docker import probe_docker, require_docker
+from appliance.machine.docker import DockerState, probe_docker, require_docker
 from appliance.machine.facts import RuntimeName
 from appliance.runtime.base import Runtime
 from appliance.runtime.docker import DockerRuntime
@@ -14,11 +15,11 @@ from appliance.stack.release import StackFolder
 Wish = Literal["auto", "docker", "process"]
 
 
-def choose(wish: Wish, talk: Talk) -> RuntimeName:
+def choose(wish: Wish, talk: Talk, look: Callable[[], DockerState] = probe_docker) -> RuntimeName:
     """The runtime to use, said in one line. Raises MachineFault where docker was asked for and cannot be had."""
     if wish == "docker":
         try:
-            require_docker()
+            require_docker(look)
         except MachineFault as error:
             raise MachineFault(
                 error.what, error.why, f"{error.fix}; or run without Docker: --runtime process"
@@ -26,7 +27,7 @@ def choose(wish: Wish, talk: Talk) -> RuntimeName:
         return "docker"
     if wish == "process":
         return "process"
-    found = probe_docker()
+    found = look()
     if found.state == "ok":
         talk.say(f"runtime: docker {found.server_version}")
         return "docker"

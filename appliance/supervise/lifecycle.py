@@ -21,7 +21,7 @@ from appliance.supervise.status import EXITED, READY, STARTING, STOPPED, WEDGED
 EXIT_STOPPED, EXIT_DIED, EXIT_WEDGED = 0, 6, 7
 
 EAGER_S = 10.0  # how long after a start health is asked for every EAGER_POLL_S
-EAGER_POLL_S = 0.1
+EAGER_POLL_S = 0.05
 POLL_S = 1.0
 PROBE_S = 5.0  # how long a health or counter probe may take
 LOST_S = 10.0  # a probe that has not reported this long after its limit is taken as lost

@@ -20,12 +20,12 @@ def ended(exit_: Exit) -> Observed:
     return replace(ALIVE, status=replace(STATUS, state="exited", exit=exit_, updated=10**12))
 
 
-def waited(*seen: Observed, answers: bool = True) -> Observed:
+def waited(*seen: Observed, answers: bool = True, hears: bool = False) -> Observed:
     """The loop over a row of observations; the last one stays."""
     row = iter(seen)
     last = seen[-1]
     return wait.wait_ready(
-        lambda: next(row, last), lambda: answers, lambda: ["from the log"], DEATHS,
+        lambda: next(row, last), lambda: hears, lambda: answers, lambda: ["from the log"], DEATHS,
         stall_s=0.1, wedge_s=0.1, say=lambda _: None,
     )  # fmt: skip
 
@@ -33,7 +33,8 @@ def waited(*seen: Observed, answers: bool = True) -> Observed:
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wait, "SPEAK_FIRST_S", 0.1)
-    monkeypatch.setattr(wait, "FAST_S", 0.01)
+    monkeypatch.setattr(wait, "LOOK_S", 0.01)
+    monkeypatch.setattr(wait, "KNOCK_S", 0.005)
 
 
 def test_ready_needs_the_supervisor_s_word_and_a_token_of_our_own() -> None:
@@ -41,6 +42,13 @@ def test_ready_needs_the_supervisor_s_word_and_a_token_of_our_own() -> None:
     assert waited(replace(ALIVE, status=None), starting, READY) == READY
     with pytest.raises(NoProgress, match="not ready"):
         waited(READY, answers=False)
+
+
+def test_a_token_heard_early_is_not_asked_for_again_but_the_supervisor_s_word_is_waited_for() -> None:
+    starting = replace(ALIVE, status=replace(STATUS, updated=10**12))
+    assert waited(starting, READY, hears=True, answers=False) == READY
+    with pytest.raises(NoProgress, match="not ready"):
+        waited(starting, hears=True)
 
 
 def test_what_stands_still_is_given_up_with_the_phase() -> None:

@@ -28,7 +28,7 @@ def gone(numbers: set[int]) -> bool:
 
 
 def test_up_ends_when_a_token_came_and_names_its_processes(bench: Bench) -> None:
-    outcome = bench.up("--load-lines", "3", "--load-every", "0.05", "--while-loading", "503")
+    outcome = bench.up("--load-lines", "3", "--load-every", "0.4", "--while-loading", "503")
     assert not outcome.adopted
     assert bench.stack().health().state == "ready"
     assert any(line.startswith("loading weights") for line in bench.talk.lines)
