@@ -30,7 +30,8 @@ def wait_ready(
     """Wait until the engine is ready and a token came back through the published port.
 
     `answers` asks for one and is True when it came; `hears` does so too, from long before: it costs next to
-    nothing while nobody listens, and never raises. `last_lines` is the log, for a death that left no word. Raises EngineDied with a diagnosis and the last lines, or NoProgress when nothing moved for `stall_s`, or
+    nothing while nobody listens, and never raises. `last_lines` is the log, for a death that left no word.
+    Raises EngineDied with a diagnosis and the last lines, or NoProgress when nothing moved for `stall_s`, or
     when a ready engine owes us a token for `wedge_s`. The supervisor watches the same bounds from inside and
     knows more, so it is given time to speak first.
     """
