@@ -1,0 +1,1 @@
+"""The package under whose name the stand-in for SGLang is started."""
