@@ -19,6 +19,7 @@ INTERRUPTED = 130
 # command -> module of this room, and the line of the overview; each module has the command under its own name
 COMMANDS = {
     "presets": ("catalog", "List the presets."),
+    "heads": ("heads", "List the published draft heads and what each is made for."),
     "show": ("catalog", "Show every setting of a preset and where it comes from."),
     "render": ("catalog", "Write a stack's files to a folder that plain docker compose runs."),
     "up": ("lifecycle", "Bring a stack up and verify it."),
