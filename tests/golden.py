@@ -7,10 +7,13 @@ from pathlib import Path
 
 import click
 
+from appliance import engines
 from appliance.catalog.preset import names
+from appliance.catalog.stack import RuntimeName
 from appliance.cli.main import COMMANDS, cli
 from appliance.core.paths import PACKAGE
-from appliance.machine.facts import REFERENCE, Machine, RuntimeName
+from appliance.core.settings import Value
+from appliance.machine.facts import REFERENCE, Machine
 from appliance.stack.render import render
 from appliance.stack.resolve import Resolved, known_settings, resolve
 
@@ -22,7 +25,14 @@ TABLE = "## All keys\n\n"
 def machine(runtime: RuntimeName) -> Machine:
     """A made-up machine, the same everywhere."""
     return Machine(
-        runtime, "/srv/models", "/home/ada/.local/state/spark-spec", "/opt/python3", "/opt/programs"
+        runtime,
+        models="/srv/models",
+        hub="/srv/huggingface/hub",
+        harmony="/srv/harmony",
+        home="/home/ada/.local/state/spark-spec",
+        gpu="cdi",
+        python="/opt/python3",
+        programs="/opt/programs",
     )
 
 
@@ -40,7 +50,7 @@ def golden_files() -> dict[str, str]:
         stack = plain(preset).stack
         for path, text in render(stack, REFERENCE, preset).files.items():
             found[f"compose/{preset}/{path}"] = text
-        for runtime in ("docker", "process"):
+        for runtime in engines.get(stack.engine.name).runtimes:
             for path, text in render(stack, machine(runtime), preset).files.items():
                 found[f"{GOLDEN}/{preset}-{runtime}/{path}"] = text
     return found
@@ -51,11 +61,13 @@ def settings_table() -> str:
     values = plain("demo-baseline").values
     rows = ["| key | default | means |", "|---|---|---|"]
     for key, leaf in known_settings().items():
-        value = values[key]
+        value = values.get(key, Value(None, "default"))
         default = "" if value.value is None else f"`{value.value}`"
         shown = {
             "paths.state": "`$XDG_STATE_HOME/spark-spec`",
             "paths.models": "`$XDG_CACHE_HOME/spark-spec/models`",
+            "paths.hub": "`$HF_HOME/hub`",
+            "paths.harmony": "`$XDG_CACHE_HOME/spark-spec/harmony`",
         }
         shown |= {key: "the preset's"} if value.source.startswith("preset") else {}
         rows.append(f"| `{key}` | {shown.get(key, default)} | {leaf.description} |")

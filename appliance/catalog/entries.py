@@ -3,11 +3,11 @@
 import json
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
-from appliance.catalog.stack import Positive, Strict
+from appliance.catalog.stack import EngineName, Positive, Strict
 from appliance.core.errors import ConfigFault
 from appliance.core.settings import nearest
 from appliance.core.yamltext import read_yaml
@@ -39,17 +39,61 @@ class DropLayersSource(Strict):
     layers: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)]
 
 
+class HubSource(Strict):
+    """A repository of the model hub. `files` are the patterns an engine needs, `unneeded` what else lies there;
+    `bytes` is the size of the needed ones. What was read from no source is null."""
+
+    kind: Literal["hub"]
+    repo: Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*$")]
+    revision: Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")] | None
+    files: tuple[str, ...]
+    unneeded: tuple[str, ...] = ()
+    bytes: Positive | None
+
+
+class Head(Strict):
+    """What a published draft is made for.
+
+    `target` is a model's id here, or the name of one that the catalog does not have. `layers`: the target's
+    layers whose hidden states it reads, in each engine's own numbering; an engine that is left out reads them
+    from the checkpoint. `k` is the draft length its source uses, `k_most` the longest it was made for.
+    """
+
+    method: Literal["eagle3", "draft-target"]
+    target: str
+    engines: tuple[EngineName, ...]
+    layers: dict[EngineName, tuple[int, ...]] = Field(default={})
+    k: Positive | None
+    k_most: Positive | None
+
+
 class Entry(Strict):
-    """One model of the catalog. `folder` is its folder below the models folder."""
+    """One model of the catalog. What was read from no source is null; `sources` names that of each fact.
+
+    `folder` is its folder below the models folder, for files that are no hub's. `gated`: the hub asks for an
+    account that agreed to its terms. `chat` is the format of its turns where an engine needs more than the
+    model's own files for it.
+    """
 
     id: str
     name: str = Field(min_length=1, description="The public name.")
-    license: str = Field(min_length=1)
-    format: Literal["gguf"]
-    quantization: str
-    context_length: Positive = Field(description="Tokens the model was trained for.")
-    folder: FileName
-    source: Annotated[WheelSource | DropLayersSource, Field(discriminator="kind")]
+    license: str | None
+    gated: bool | None = None
+    format: Literal["gguf", "safetensors"]
+    quantization: str | None
+    context_length: Positive | None = Field(description="Tokens the model was trained for.")
+    chat: Literal["harmony"] | None = None
+    folder: FileName | None = None
+    head: Head | None = None
+    source: Annotated[WheelSource | DropLayersSource | HubSource, Field(discriminator="kind")]
+    sources: dict[str, str] = Field(default={})
+    notes: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if (self.folder is None) != isinstance(self.source, HubSource):
+            raise ValueError("folder belongs to models that are not a hub's, and only to them")
+        return self
 
     def manifest(self) -> dict[str, Any]:
         """What a release's manifest says of this model: all that decides its bytes."""

@@ -2,14 +2,15 @@
 
 import re
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from appliance.core.paths import expanded
 from appliance.core.text import printable, shown
 
-EngineName = Literal["llamacpp"]
+RuntimeName = Literal["docker", "process"]
+EngineName = Literal["llamacpp", "trtllm", "vllm", "sglang"]
 Port = Annotated[int, Field(ge=1, le=65535)]
 Positive = Annotated[int, Field(ge=1)]
 Count = Annotated[int, Field(ge=1, le=1024)]
@@ -44,6 +45,16 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
+class Engine(Strict):
+    """The program that serves."""
+
+    name: EngineName = Field(description="The engine that serves it.")
+    version: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")] | None = Field(
+        default=None,
+        description="The engine's version; unset takes the one this appliance was made for.",
+    )
+
+
 class Target(Strict):
     """The model that answers."""
 
@@ -53,9 +64,10 @@ class Target(Strict):
 class Draft(Strict):
     """The model that guesses ahead."""
 
-    method: Literal["none", "draft-target"] = Field(
+    method: Literal["none", "draft-target", "eagle3"] = Field(
         default="none",
-        description="How drafts are made: `draft-target` by a smaller model; `none` serves the target alone.",
+        description="How drafts are made: `draft-target` by a smaller model, `eagle3` by a head on the target's "
+        "hidden states; `none` serves the target alone.",
     )
     model: Text | None = Field(default=None, description="The draft: a model or head of the catalog.")
     k: Annotated[int, Field(ge=1, le=64)] | None = Field(
@@ -78,7 +90,9 @@ class Serve(Strict):
 
     name: Text = Field(min_length=1, description="The public model name that /v1/models answers.")
     port: Port = Field(default=8000, description="The port on 127.0.0.1.")
-    max_seq_len: Tokens = Field(default=2048, description="Context of one request, in tokens.")
+    max_seq_len: Tokens | None = Field(
+        default=2048, description="Context of one request, in tokens; null leaves it to the engine."
+    )
     max_batch_size: Count = Field(default=1, description="Requests decoded at the same time.")
 
 
@@ -108,6 +122,28 @@ class Llamacpp(Strict):
     threads: Count | None = Field(default=None, description="CPU threads; unset takes the machine's.")
 
 
+GpuAccess = Literal["auto", "devices", "cdi", "runtime", "none"]
+
+
+class Docker(Strict):
+    """How a container gets at the machine. Engines on the CPU leave the GPU alone."""
+
+    gpu: GpuAccess = Field(
+        default="auto",
+        description="How the container gets the GPU: `cdi`, `runtime` (nvidia), `devices` (a reservation, as "
+        "--gpus does), `none`; `auto` takes what this Docker has.",
+    )
+    user: Annotated[str, Field(pattern=r"^[0-9]+(:[0-9]+)?$")] | None = Field(
+        default=None,
+        description="UID:GID in the container; unset takes the image's own, which is not root. 0:0 where the "
+        "engine does not start so.",
+    )
+    base: Annotated[str, AfterValidator(_image)] | None = Field(
+        default=None,
+        description="An image of your own to build the appliance's on, instead of the public one.",
+    )
+
+
 def _absolute(path: Path) -> Path:
     path = expanded(path)
     if not path.is_absolute():
@@ -123,6 +159,8 @@ class Paths(Strict):
 
     state: Folder = Field(description="Folder of stacks, releases and logs.")
     models: Folder = Field(description="Folder of model files.")
+    hub: Folder = Field(description="Folder of models in the Hugging Face cache's layout.")
+    harmony: Folder = Field(description="Folder of the harmony vocabulary, which gpt-oss needs.")
 
 
 class Images(Strict):
@@ -138,7 +176,7 @@ class Stack(Strict):
     """One thing to run."""
 
     preset: Text = Field(description="The preset this stack came from.")
-    engine: EngineName = Field(description="The engine that serves it.")
+    engine: Engine
     image: Annotated[str, AfterValidator(_image)] | None = Field(
         default=None, description="An image to use instead of the appliance's own."
     )
@@ -147,4 +185,15 @@ class Stack(Strict):
     serve: Serve
     offers: Offers = Offers()
     health: Health = Health()
+    docker: Docker = Docker()
     llamacpp: Llamacpp = Llamacpp()
+    trtllm: dict[str, Any] = Field(
+        default={},
+        description="Keys of TensorRT-LLM's own config, such as trtllm.kv_cache_config.max_tokens.",
+    )
+    vllm: dict[str, Any] = Field(
+        default={}, description="Options of vLLM's own, such as vllm.gpu_memory_utilization."
+    )
+    sglang: dict[str, Any] = Field(
+        default={}, description="Options of SGLang's own, such as sglang.mem_fraction_static."
+    )

@@ -11,7 +11,7 @@ from appliance.cli.output import Terminal, result, result_json, table
 from appliance.core.errors import UsageFault
 
 if TYPE_CHECKING:
-    from appliance.machine.facts import RuntimeName
+    from appliance.catalog.stack import RuntimeName
 
 
 @click.command()
@@ -44,17 +44,20 @@ def show(preset: str, sets: tuple[str, ...], no_spec: bool, as_json: bool) -> No
     Example:
       spark-spec show demo --set draft.k=2
     """
+    from appliance.core.settings import in_open
     from appliance.stack.resolve import known_settings, resolve
 
     resolved = resolve(preset, sets, os.environ, no_spec=no_spec)
     known = known_settings()
-    values = {key: resolved.values[key] for key in known if key in resolved.values}
+    keys = [*known, *(key for key in resolved.values if in_open(key, known))]
+    values = {key: resolved.values[key] for key in keys if key in resolved.values}
+    about = {key: known[key if key in known else key.partition(".")[0]].description for key in values}
     if as_json:
         result_json(
             {
                 "preset": resolved.preset.name,
                 "settings": {
-                    key: {"value": item.value, "source": item.source, "about": known[key].description}
+                    key: {"value": item.value, "source": item.source, "about": about[key]}
                     for key, item in values.items()
                 },
             }
@@ -62,7 +65,7 @@ def show(preset: str, sets: tuple[str, ...], no_spec: bool, as_json: bool) -> No
         return
     result(f"{resolved.preset.name}: {resolved.preset.title}\n")
     table(
-        [(key, _shown(item.value), item.source, known[key].description) for key, item in values.items()],
+        [(key, _shown(item.value), item.source, about[key]) for key, item in values.items()],
         ("SETTING", "VALUE", "FROM", "MEANS"),
     )
 
@@ -108,15 +111,18 @@ def render(
       docker compose -f ./demo-stack/compose.yaml up
     """
     from appliance.lifecycle.render_to import render_to
+    from appliance.stack.check import check
     from appliance.stack.resolve import resolve
 
     if reference and runtime != "docker":
         raise UsageFault(
             "--reference goes with --runtime docker", "a process has no variables to fill", "leave one out"
         )
-    resolved = resolve(preset, sets, os.environ, no_spec=no_spec)
+    resolved, talk = resolve(preset, sets, os.environ, no_spec=no_spec), Terminal()
+    for warning in check(resolved.stack):
+        talk.say(f"warning: {warning}")
     path = render_to(
         resolved, resolved.preset.name if name is None else name, folder, runtime, reference=reference
     )
-    Terminal().say(f"rendered to {path}")
+    talk.say(f"rendered to {path}")
     result(str(path))

@@ -31,13 +31,12 @@ def build(preset: str, sets: tuple[str, ...], as_json: bool) -> None:
     """
     from appliance.lifecycle.prepare import fetch_image
     from appliance.machine.docker import require_docker
-    from appliance.stack.render import stack_image
     from appliance.stack.resolve import resolve
 
     resolved, talk = resolve(preset, sets, os.environ), Terminal()
     require_docker()
     try:
-        image = fetch_image(stack_image(resolved.stack), resolved.machine.images, talk)
+        image = fetch_image(resolved, talk)
     finally:
         talk.close()
     if as_json:

@@ -1,6 +1,7 @@
 """models: list, pull, verify."""
 
 import os
+from pathlib import Path
 
 import click
 
@@ -28,11 +29,11 @@ def list_models(as_json: bool) -> None:
       spark-spec models list
     """
     from appliance.catalog.entries import entry_ids, load_entry
-    from appliance.models.place import place
+    from appliance.models.bring import is_here, path_of
     from appliance.stack.resolve import resolve_machine
 
-    folder = resolve_machine([], os.environ).paths.models
-    rows = [(entry, (folder / place(entry))) for entry in map(load_entry, entry_ids())]
+    paths = resolve_machine([], os.environ).paths
+    rows = [(entry, path_of(entry, paths), is_here(entry, paths)) for entry in map(load_entry, entry_ids())]
     if as_json:
         result_json(
             [
@@ -41,19 +42,25 @@ def list_models(as_json: bool) -> None:
                     "name": entry.name,
                     "license": entry.license,
                     "path": str(path),
-                    "here": path.is_file(),
+                    "here": here,
                 }
-                for entry, path in rows
+                for entry, path, here in rows
             ]
         )
         return
     table(
         [
-            (entry.id, entry.name, entry.license, size(path.stat().st_size) if path.is_file() else "not here")
-            for entry, path in rows
+            (entry.id, entry.name, entry.license or "unknown", _size(path) if here else "not here")
+            for entry, path, here in rows
         ],
         ("MODEL", "NAME", "LICENCE", "HERE"),
     )
+
+
+def _size(path: Path) -> str:
+    """Of a file, or of a hub's folder, whose content lies in its blobs."""
+    files = [path] if path.is_file() else (path / "blobs").glob("*")
+    return size(sum(file.stat().st_size for file in files))
 
 
 @models.command()
@@ -67,18 +74,20 @@ def pull(preset: str, sets: tuple[str, ...], as_json: bool) -> None:
     Example:
       spark-spec models pull demo
     """
-    from appliance.models.ensure import ensure
+    from appliance.catalog.entries import HubSource
+    from appliance.models.bring import bring
     from appliance.stack.render import stack_models
     from appliance.stack.resolve import resolve
 
-    resolved = resolve(preset, sets, os.environ)
-    folder, talk = resolved.machine.paths.models, Terminal()
+    resolved, talk = resolve(preset, sets, os.environ), Terminal()
+    paths, entries = resolved.machine.paths, stack_models(resolved.stack)
     try:
-        paths = [ensure(entry, folder, talk.say, talk.progress) for entry in stack_models(resolved.stack)]
+        found = [bring(entry, paths, talk.say, talk.progress) for entry in entries]
     finally:
         talk.close()
+    folder = paths.hub if isinstance(entries[0].source, HubSource) else paths.models
     if as_json:
-        result_json({"folder": str(folder), "files": [str(path) for path in paths]})
+        result_json({"folder": str(folder), "files": [str(path) for path in found]})
     else:
         result(str(folder))
 
@@ -95,23 +104,23 @@ def verify(preset: str, sets: tuple[str, ...], as_json: bool) -> None:
       spark-spec models verify demo
     """
     from appliance.core.errors import Mismatch
-    from appliance.models.ensure import verify as check
-    from appliance.models.place import place
+    from appliance.models.bring import path_of
+    from appliance.models.bring import verify as check
     from appliance.stack.render import stack_models
     from appliance.stack.resolve import resolve
 
-    resolved = resolve(preset, sets, os.environ)
-    folder, talk = resolved.machine.paths.models, Terminal()
+    resolved, talk = resolve(preset, sets, os.environ), Terminal()
+    paths = resolved.machine.paths
     rows, bad = [], []
     try:
         for entry in stack_models(resolved.stack):
             fault = None
             try:
-                check(entry, folder, talk.progress)
+                check(entry, paths, talk.progress)
             except Mismatch as mismatch:
                 fault = mismatch
                 bad.append(mismatch)
-            path = str(folder / place(entry))
+            path = str(path_of(entry, paths))
             rows.append(
                 {"id": entry.id, "path": path, "good": fault is None, "why": fault.why if fault else ""}
             )

@@ -50,6 +50,21 @@ def default_models() -> Path | None:
     return base and base / "spark-spec" / "models"
 
 
+def default_hub() -> Path | None:
+    """The Hugging Face cache, where its own variables say it is (HF_HUB_CACHE, HF_HOME); None without a home."""
+    for variable, inside in (("HF_HUB_CACHE", ""), ("HF_HOME", "hub")):
+        if (value := os.environ.get(variable, "")).startswith("/"):
+            return Path(value) / inside
+    base = _xdg("XDG_CACHE_HOME", ".cache")
+    return base and base / "huggingface" / "hub"
+
+
+def default_harmony() -> Path | None:
+    """The vocabulary files of the harmony format; None where there is no home for them."""
+    base = _xdg("XDG_CACHE_HOME", ".cache")
+    return base and base / "spark-spec" / "harmony"
+
+
 def default_config() -> Path | None:
     """The user's config file, which need not exist; None where there is no home for it."""
     base = _xdg("XDG_CONFIG_HOME", ".config")

@@ -13,7 +13,7 @@ from typing import Any, Union, get_args, get_origin
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from appliance.core.errors import ConfigFault
-from appliance.core.text import one_line, shown
+from appliance.core.text import one_line, printable, shown
 from appliance.core.yamltext import parse_yaml
 
 ENVIRONMENT_PREFIX = "SPARK_SPEC_"
@@ -30,11 +30,15 @@ class Value:
 
 @dataclass(frozen=True)
 class Leaf:
-    """A known key: its type, what it means, and whether `null` is a value of it."""
+    """A known key: its type, what it means, and whether `null` is a value of it.
+
+    `open`: a section that takes any key, at any depth; who owns it judges them (`trtllm.max_num_tokens`).
+    """
 
     annotation: Any
     description: str
     nullable: bool
+    open: bool = False
 
 
 Layer = Mapping[str, Value]
@@ -51,8 +55,15 @@ def leaves(model: type[BaseModel], prefix: str = "") -> dict[str, Leaf]:
             found |= leaves(kind, key + ".")
         else:
             nullable = get_origin(kind) in (Union, UnionType) and type(None) in get_args(kind)
-            found[key] = Leaf(field.rebuild_annotation(), field.description or "", nullable)
+            open_ = get_origin(kind) is dict
+            found[key] = Leaf(field.rebuild_annotation(), field.description or "", nullable, open_)
     return found
+
+
+def in_open(key: str, known: Known) -> bool:
+    """Whether a dotted key lies inside a section that takes any."""
+    section, dot, _ = key.partition(".")
+    return bool(dot) and section in known and known[section].open
 
 
 def nearest(word: str, words: Iterable[str]) -> str:
@@ -75,7 +86,12 @@ def _walk(tree: Mapping[Any, Any], prefix: str, source: str, known: Known) -> It
         key = f"{prefix}{name}"
         if "." in str(name):
             raise unknown(key, source, known, "in YAML, nest it: write serve: {port: 8001} for serve.port")
-        if key in known:
+        if key in known and known[key].open:
+            if not isinstance(value, Mapping):
+                raise ConfigFault(f"{key} is a section ({source})", f"it was given {shown(value)}",
+                                  f"set a key in it: {key}.NAME")  # fmt: skip
+            yield from _branches(value, f"{key}.", source, known)
+        elif key in known:
             yield key, Value(_not_empty(key, value, source), source)
         elif any(other.startswith(key + ".") for other in known):
             if not isinstance(value, Mapping):
@@ -86,6 +102,34 @@ def _walk(tree: Mapping[Any, Any], prefix: str, source: str, known: Known) -> It
             yield from _walk(value, key + ".", source, known)
         else:
             raise unknown(key, source, known)
+
+
+def _branches(tree: Mapping[Any, Any], prefix: str, source: str, known: Known) -> Iterator[tuple[str, Value]]:
+    """The leaves of an open section. An empty mapping is a leaf."""
+    for name, value in tree.items():
+        key = f"{prefix}{name}"
+        if "." in str(name):
+            raise unknown(key, source, known, "in YAML, nest it: write a: {b: 1} for a.b")
+        if isinstance(value, Mapping) and value:
+            yield from _branches(value, f"{key}.", source, known)
+            continue
+        for text in (str(name), *_texts(value)):
+            try:
+                printable(text)
+            except ValueError as error:
+                raise ConfigFault(one_line(f"{key} cannot be {shown(value)} ({source})"), str(error),
+                                  "write it with plain characters") from None  # fmt: skip
+        yield key, Value(_not_empty(key, value, source), source)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """The texts in a leaf, which may be a list."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        yield from (text for pair in value.items() for part in pair for text in _texts(part))
+    elif isinstance(value, list):
+        yield from (text for part in value for text in _texts(part))
 
 
 def unknown(key: str, source: str, known: Iterable[str], fix: str = "") -> ConfigFault:
@@ -121,7 +165,7 @@ def from_text(key: str, text: str, source: str, known: Known) -> Any:
 def from_environment(environ: Mapping[str, str], known: Known) -> dict[str, Value]:
     """A layer from `SPARK_SPEC_SERVE_PORT=8001`. Raises ConfigFault on a variable that sets nothing."""
     names = {ENVIRONMENT_PREFIX + key.replace(".", "_").upper(): key for key in known}
-    layer = {}
+    layer: dict[str, Value] = {}
     for variable, text in sorted(environ.items()):
         if not variable.startswith(ENVIRONMENT_PREFIX) or variable == CONFIG_VARIABLE:
             continue
@@ -132,6 +176,12 @@ def from_environment(environ: Mapping[str, str], known: Known) -> dict[str, Valu
                 nearest(variable, names) or f"unset {one_line(variable)}",
             )
         source = f"environment {variable}"
+        if known[names[variable]].open:
+            _not_empty(names[variable], text, source)
+            layer |= from_tree(
+                {names[variable]: parse_yaml(text, f"{names[variable]} ({source})")}, source, known
+            )
+            continue
         layer[names[variable]] = Value(from_text(names[variable], text, source, known), source)
     return layer
 
@@ -155,7 +205,7 @@ def from_assignments(pairs: Iterable[str], known: Known) -> dict[str, Value]:
                                   "keep one of them")  # fmt: skip
         said.append(key)
         source = f"--set {key}"
-        if key in known:
+        if key in known and not known[key].open:
             layer[key] = Value(from_text(key, text, source, known), source)
         else:
             layer |= from_tree(_section(key, text, known), source, known)
@@ -163,7 +213,7 @@ def from_assignments(pairs: Iterable[str], known: Known) -> dict[str, Value]:
 
 
 def _section(key: str, text: str, known: Known) -> Mapping[str, Any]:
-    if not any(other.startswith(key + ".") for other in known):
+    if not (any(other.startswith(key + ".") or other == key for other in known) or in_open(key, known)):
         raise unknown(key, "--set", known)
     tree: Any = parse_yaml(text, f"--set {key}")
     for part in reversed(key.split(".")):
@@ -172,10 +222,13 @@ def _section(key: str, text: str, known: Known) -> Mapping[str, Any]:
 
 
 def merge(layers: Iterable[Layer]) -> dict[str, Value]:
-    """All layers in one; the later wins, key by key."""
+    """All layers in one; the later wins, key by key. In an open section a key takes the place of all that earlier
+    layers set inside it or above it."""
     merged: dict[str, Value] = {}
     for layer in layers:
-        merged |= layer
+        gone = [old for old in merged for new in layer
+                if old.startswith(new + ".") or new.startswith(old + ".")]  # fmt: skip
+        merged = {key: value for key, value in merged.items() if key not in gone} | dict(layer)
     return merged
 
 

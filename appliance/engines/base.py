@@ -5,20 +5,26 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from appliance.catalog.stack import Stack
+from appliance.catalog.entries import Entry
+from appliance.catalog.stack import RuntimeName, Stack
 from appliance.supervise.plan import CounterTable, Phase
+
+CONTAINER_HARMONY = "/harmony"  # the harmony vocabulary, where an engine needs it
 
 
 @dataclass(frozen=True)
 class Place:
     """Where an engine will run, as it will see it: inside a container or on the host itself.
 
-    `target` and `draft` are paths of the model files; `programs` is the folder with our own engine
-    programs; `host` and `port` are what the engine binds.
+    `target` and `draft` are paths of the model files, or of a hub's snapshot folders; `programs` is the folder
+    with our own engine programs, `config` the one with the files of its launch, `state` one it may write to;
+    `host` and `port` are what the engine binds.
     """
 
     python: str
     programs: str
+    config: str
+    state: str
     target: str
     draft: str | None
     host: str
@@ -43,10 +49,21 @@ class Death:
     fix: str
 
 
+@dataclass(frozen=True)
+class Pair:
+    """The models of a stack, as the catalog knows them."""
+
+    target: Entry
+    draft: Entry | None
+
+
 class Engine(Protocol):
     """One engine's tables. A module in this room offers one instance, named ENGINE."""
 
     name: str
+    formats: tuple[str, ...]  # of models that it reads
+    runtimes: tuple[RuntimeName, ...]
+    gpu: bool  # whether it needs one
     health_path: str
     chat_path: str
     counters: CounterTable | None
@@ -54,11 +71,14 @@ class Engine(Protocol):
     deaths: tuple[Death, ...]
     local_modules: tuple[str, ...]  # Python modules that it needs where it runs as a local process
 
-    def version(self) -> str:
-        """The engine version this launcher runs, as written in the manifest."""
+    def version(self, stack: Stack) -> str:
+        """The engine version that serves this stack, as written in the manifest and as its image is tagged."""
 
-    def launch(self, stack: Stack, place: Place) -> Launch:
-        """The engine's command line and files for a stack. Pure. Raises ConfigFault where it cannot be."""
+    def check(self, stack: Stack, pair: Pair) -> tuple[str, ...]:
+        """Warnings about a stack. Pure. Raises ConfigFault where this version of the engine cannot serve it."""
+
+    def launch(self, stack: Stack, pair: Pair, place: Place) -> Launch:
+        """The engine's command line and files for a stack that passed `check`. Pure."""
 
 
 def diagnose(tail: Iterable[str], deaths: Sequence[Death]) -> Death | None:

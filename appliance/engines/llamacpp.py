@@ -7,8 +7,9 @@ import json
 from pathlib import PurePosixPath
 from typing import Any
 
-from appliance.catalog.stack import Stack
-from appliance.engines.base import Death, Engine, Launch, Place
+from appliance.catalog.stack import RuntimeName, Stack
+from appliance.core.errors import ConfigFault
+from appliance.engines.base import Death, Engine, Launch, Pair, Place
 from appliance.supervise.plan import CounterTable, Phase
 
 VERSION = "2026.10.11549"
@@ -23,6 +24,9 @@ class LlamaCpp:
     """The embedded engine's tables."""
 
     name = "llamacpp"
+    formats: tuple[str, ...] = ("gguf",)
+    runtimes: tuple[RuntimeName, ...] = ("docker", "process")
+    gpu = False
     health_path = "/health"
     chat_path = "/v1/chat/completions"
     local_modules: tuple[str, ...] = ("xllamacpp",)
@@ -99,10 +103,27 @@ class LlamaCpp:
         ),
     )
 
-    def version(self) -> str:
-        return VERSION
+    def version(self, stack: Stack) -> str:
+        return stack.engine.version or VERSION
 
-    def launch(self, stack: Stack, place: Place) -> Launch:
+    def check(self, stack: Stack, pair: Pair) -> tuple[str, ...]:
+        del pair
+        if stack.engine.version not in (None, VERSION):
+            raise ConfigFault(
+                f"there is no llama.cpp {stack.engine.version} here",
+                f"the one in this appliance is {VERSION}",
+                "leave engine.version out",
+            )
+        if stack.serve.max_seq_len is None:
+            raise ConfigFault(
+                "serve.max_seq_len is not set",
+                "this engine makes room for a context of that length",
+                "set it",
+            )
+        return ()
+
+    def launch(self, stack: Stack, pair: Pair, place: Place) -> Launch:
+        del pair
         settings = json.dumps(_settings(stack, place), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
         return Launch(
             argv=(place.python, str(PurePosixPath(place.programs) / PROGRAM), SETTINGS),
@@ -114,6 +135,7 @@ class LlamaCpp:
 def _settings(stack: Stack, place: Place) -> dict[str, Any]:
     """Parameters of xllamacpp's CommonParams by dotted name."""
     threads, slots = stack.llamacpp.threads, stack.serve.max_batch_size
+    assert stack.serve.max_seq_len is not None, "check refuses such a stack"
     settings: dict[str, Any] = {
         "model.path": place.target,
         "model_alias": [stack.serve.name],

@@ -8,28 +8,31 @@ from appliance.core.paths import data
 from appliance.core.talk import Talk
 from appliance.images.local import find, fitting
 from appliance.images.pull import pull
-from appliance.images.versions import Base
+from appliance.images.versions import BaseImage
 from appliance.machine.command import CommandFailed, run
 
 QUIET_S = 300.0
 
 
-def obtain(base: Base, platform: str, registry: str | None, talk: Talk) -> str:
+def obtain(base: BaseImage, platform: str, registry: str | None, talk: Talk) -> str:
     """The reference of a base image that is here for a platform, fetched or made where it was not.
 
-    Raises FetchFault with all that was tried where none can be had.
+    Raises FetchFault with all that was tried where none can be had, MachineFault where the only one here is for
+    another platform.
     """
-    for reference in (base.local, base.pinned()):
+    names = [name for name in (base.local, base.public) if name]
+    for reference in names:
         here = find(reference)
         if here and here.platform == platform:
             talk.say(f"base image: {reference} (here)")
             return reference
-    tries: list[Callable[[], str]] = [
-        lambda: _pulled(base.pinned(), platform, talk),
-        lambda: _made(base.local, platform, talk),
-    ]
+        if here and not base.local:
+            fitting(here, platform)  # a public name stands for one platform at a time on a docker engine
+    tries: list[Callable[[], str]] = [lambda: _pulled(base.public, platform, talk)]
+    if local := base.local:
+        tries.append(lambda: _made(local, platform, talk))
     if registry:
-        tries.insert(0, lambda: _pulled(f"{registry}/{base.local}", platform, talk))
+        tries.insert(0, lambda: _pulled(f"{registry}/{base.local or base.public}", platform, talk))
     failed: list[SparkSpecError] = []
     for attempt in tries:
         try:
@@ -40,13 +43,13 @@ def obtain(base: Base, platform: str, registry: str | None, talk: Talk) -> str:
     raise FetchFault(
         f"no base image for {platform} can be had",
         "tried in turn: " + "; ".join(f"{error.what} ({error.why})" for error in failed),
-        "let this machine reach a registry (--set images.registry=HOST/PATH names your own), docker load an "
-        f"image named {base.local}, or run this as root on a Debian with debootstrap",
+        f"let this machine reach a registry (--set images.registry=HOST/PATH names your own), docker load an "
+        f"image named {names[0]}, or name one that is here: --set docker.base=IMAGE",
     )
 
 
 def _pulled(reference: str, platform: str, talk: Talk) -> str:
-    talk.say(f"base image: pulling {reference} (about 50 MB)")
+    talk.say(f"base image: pulling {reference}")
     pull(reference, platform, talk)
     here = find(reference)
     if here is None:

@@ -71,13 +71,14 @@ def ca_bundle() -> str | None:
 
 
 def lay_out(image: str, platform: str, context: Path, talk: Talk) -> None:
-    """Write an image's build context: site/ (wheels, unpacked) and program/ (files of this package).
+    """Write an image's build context: site/ (wheels, unpacked), program/ (files of this package), state/ (empty).
 
     Modes and times are the same wherever it is built. Raises as `build` does.
     """
     made_of = versions().images[image]
     site = context / "site"
     site.mkdir(parents=True)
+    (context / "state" / "spark-spec").mkdir(parents=True)
     for name in made_of.wheels:
         wheel = versions().wheels[name]
         if platform not in wheel.files:
@@ -87,6 +88,7 @@ def lay_out(image: str, platform: str, context: Path, talk: Talk) -> None:
                 f"choose one of: {', '.join(wheel.files)}",
             )
         python = versions().bases[made_of.base].python
+        assert python is not None, f"{image} has wheels, so its base must say for which Python"
         with tempfile.TemporaryDirectory(dir=context.parent) as folder:
             fetched = fetch_wheel(
                 f"{name}=={wheel.version}", wheel.files[platform], python, Path(folder), talk

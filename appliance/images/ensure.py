@@ -6,35 +6,40 @@ from appliance.images.base import obtain
 from appliance.images.build import build
 from appliance.images.local import ImageInfo, Origin, find, fitting
 from appliance.images.pull import pull
-from appliance.images.versions import image_of, versions
+from appliance.images.versions import ImageName, versions
 from appliance.machine.command import CommandFailed, run
 
 
-def ensure(reference: str, platform: str, registry: str | None, talk: Talk) -> ImageInfo:
+def ensure(wanted: ImageName, platform: str, registry: str | None, talk: Talk) -> ImageInfo:
     """See to it that an image is here for a platform, such as linux/arm64.
 
     One of ours is looked for in `registry` (HOST[:PORT]/PATH) where one is set, and built where it is not
     found; any other is pulled. Raises MachineFault (docker, or an image of another architecture), FetchFault,
     Mismatch.
     """
+    reference = wanted.reference
     here = find(reference)
     if here:
         return fitting(here, platform)
-    image = image_of(reference)
-    if image is None:
+    if wanted.image is None or wanted.base is None:
         talk.say(f"image {reference} is not here: pulling it")
         pull(reference, platform, talk)
         return _present(reference, platform, "registry")
     if registry and _from_registry(f"{registry}/{reference}", reference, platform, talk):
         return _present(reference, platform, "registry")
-    fetched = sum(versions().wheels[name].files[platform].bytes for name in versions().images[image].wheels)
-    talk.say(
-        f"image {reference} is not here: building it for {platform} "
-        f"({fetched / 1e6:.0f} MB to fetch besides its base, about 250 MB on disk, about a minute)"
-    )
-    base = obtain(versions().bases[versions().images[image].base], platform, registry, talk)
-    build(image, reference, base, platform, talk)
+    talk.say(f"image {reference} is not here: building it for {platform}{_cost(wanted.image, platform)}")
+    base = obtain(wanted.base, platform, registry, talk)
+    build(wanted.image, reference, base, platform, talk)
     return _present(reference, platform, "built")
+
+
+def _cost(image: str, platform: str) -> str:
+    """What a build fetches besides its base, as far as that is known; an engine's base brings all it needs."""
+    wheels = [versions().wheels[name] for name in versions().images[image].wheels]
+    fetched = sum(wheel.files[platform].bytes for wheel in wheels if platform in wheel.files)
+    if not fetched:
+        return ""
+    return f" ({fetched / 1e6:.0f} MB to fetch besides its base, about 250 MB on disk, about a minute)"
 
 
 def _from_registry(remote: str, reference: str, platform: str, talk: Talk) -> bool:

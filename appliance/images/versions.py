@@ -1,6 +1,8 @@
 """images/versions.yaml, strictly; and the tag of an image, computed from what goes into it."""
 
 import hashlib
+import json
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import Annotated
@@ -18,21 +20,40 @@ Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Platform = Annotated[str, Field(pattern=r"^linux/(amd64|arm64)$")]
 
 
+Digest = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
+
+
 class Base(Strict):
-    """What an image stands on: a local name that can be made without a registry, or a public image."""
+    """What an image stands on: a public image, and a local name where one can be made without a registry.
 
-    local: str
+    `tag` is null where the engine's version is the tag; `digests` are those of the tags that were read from their
+    registry, `python` the version in it, for wheels.
+    """
+
+    local: str | None
     public: str
-    digest: Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")] | None
-    python: str
+    tag: str | None
+    digests: dict[str, Digest]
+    python: str | None
 
-    def pinned(self) -> str:
-        """The public image, by digest where that is known."""
-        return f"{self.public}@{self.digest}" if self.digest else self.public
 
-    def short(self) -> str:
-        """For a tag: twelve digits of the digest, or the local tag where no digest is known."""
-        return self.digest[7:19] if self.digest else self.local.rpartition(":")[2]
+@dataclass(frozen=True)
+class BaseImage:
+    """A base for one version: the references that will do, the first that is here first, and its name in a tag."""
+
+    local: str | None
+    public: str
+    short: str
+
+
+def base_image(base: Base, version: str, named: str | None = None) -> BaseImage:
+    """The base for an engine's version, or the one that was named instead, which is taken as it is."""
+    if named:
+        return BaseImage(None, named, "own-base")
+    tag = base.tag or version
+    digest = base.digests.get(tag)
+    short = digest[7:19] if digest else base.local.rpartition(":")[2] if base.local else tag
+    return BaseImage(base.local, f"{base.public}:{tag}" + (f"@{digest}" if digest else ""), short)
 
 
 class WheelFile(Strict):
@@ -97,23 +118,31 @@ def dockerfile(image: str) -> Path:
     return data("images") / image / "Dockerfile"
 
 
-def reference(image: str) -> str:
-    """The full name of an image of ours: version of the appliance, base, and a hash over all it is made of.
+@dataclass(frozen=True)
+class ImageName:
+    """An image by its full name; `image` and `base` where it is one of ours, None where it is someone else's."""
+
+    reference: str
+    image: str | None = None
+    base: BaseImage | None = None
+
+
+def own(image: str, version: str, named_base: str | None = None) -> ImageName:
+    """An image of ours: its tag has the version of the appliance, the base, and a hash over all it is made of.
 
     The same on every platform, as rendered stacks are; no docker and no network are needed to tell it.
     """
     made_of = versions().images[image]
-    base = versions().bases[made_of.base]
-    parts = [("base", base.model_dump_json()), ("Dockerfile", dockerfile(image).read_text(encoding="utf-8"))]
+    base = base_image(versions().bases[made_of.base], version, named_base)
+    parts = [
+        ("base", json.dumps(asdict(base))),
+        ("Dockerfile", dockerfile(image).read_text(encoding="utf-8")),
+    ]
     parts += [(name, versions().wheels[name].model_dump_json()) for name in made_of.wheels]
     parts += [(place, source.read_text(encoding="utf-8")) for source, place in program(image)]
     digest = hashlib.sha256()
     for name, content in parts:
         for text in (name.encode(), content.encode()):
             digest.update(len(text).to_bytes(8, "big") + text)
-    return f"{NAMESPACE}/{image}:{appliance.__version__}-{base.short()}-{digest.hexdigest()[:12]}"
-
-
-def image_of(reference_: str) -> str | None:
-    """The name of our image that a reference means; None where it is someone else's."""
-    return next((image for image in versions().images if reference(image) == reference_), None)
+    tag = f"{appliance.__version__}-{base.short}-{digest.hexdigest()[:12]}"
+    return ImageName(f"{NAMESPACE}/{image}:{tag}", image, base)

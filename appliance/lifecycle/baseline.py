@@ -70,8 +70,9 @@ def _without_draft(release: Release) -> Stack:
 
 
 def _machine(release: Release, state: Path) -> Machine:
-    """The machine as it was when the release was rendered: the same models."""
-    return this_machine(release.runtime, Path(release.manifest["models_folder"]), state)
+    """The machine as it was when the release was rendered: the same models, the same way to the GPU."""
+    was = release.manifest["machine"]
+    return this_machine(release.runtime, was["folders"], state, was["gpu"], was["revisions"])
 
 
 def _free_port() -> int:

@@ -8,8 +8,9 @@ from appliance.lifecycle.managed import Managed
 from appliance.lifecycle.port import clear_port
 from appliance.lifecycle.prepare import check_local, machine_for
 from appliance.lifecycle.up import Wanted, adoptable
-from appliance.models.place import place
+from appliance.models.bring import is_here, path_of
 from appliance.runtime.choose import choose
+from appliance.stack.check import check
 from appliance.stack.release import StackFolder
 from appliance.stack.render import render, stack_models
 from appliance.stack.resolve import Resolved
@@ -23,12 +24,14 @@ def dry_run(resolved: Resolved, wanted: Wanted, talk: Talk) -> dict[str, Any]:
         steps = [f"keep release {running.number:04d}, which runs already ({running.runtime})"]
         return {"name": wanted.name, "runtime": running.runtime, "steps": [*steps, *_last(wanted)]}
     runtime = choose(wanted.runtime, talk)
+    for warning in check(resolved.stack):
+        talk.say(f"warning: {warning}")
     rendered = render(resolved.stack, machine_for(resolved, runtime), wanted.name)
     check_local(resolved, rendered)
     other = clear_port(resolved.stack.serve.port, stack, replace=wanted.replace, talk=talk)
-    models = resolved.machine.paths.models
-    steps = [f"fetch {entry.id} to {models / place(entry)}" for entry in stack_models(resolved.stack)
-             if not (models / place(entry)).exists()]  # fmt: skip
+    paths = resolved.machine.paths
+    steps = [f"fetch {entry.id} to {path_of(entry, paths)}" for entry in stack_models(resolved.stack)
+             if not is_here(entry, paths)]  # fmt: skip
     if rendered.image and find(rendered.image) is None:
         steps.append(f"get the image {rendered.image}")
     steps.append(f"publish a release of {wanted.name} in {stack.folder.folder / 'releases'}")

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from appliance import engines
+from appliance.catalog.stack import RuntimeName
 from appliance.client.client import Client, Timeouts
 from appliance.client.errors import NotReachable
 from appliance.core.errors import ConfigFault, MachineFault, SparkSpecError, UsageFault
@@ -12,7 +13,6 @@ from appliance.core.talk import Talk
 from appliance.health.state import Health, classify
 from appliance.health.wait import SHOWN_LINES, wait_ready
 from appliance.machine.docker import probe_docker
-from appliance.machine.facts import RuntimeName
 from appliance.runtime.base import ABSENT, Observed, Runtime
 from appliance.runtime.choose import runtime
 from appliance.stack.release import Release, StackFolder, stack_names

@@ -3,28 +3,30 @@
 import importlib.util
 
 from appliance import engines
-from appliance.catalog.entries import DropLayersSource
-from appliance.catalog.stack import Images
+from appliance.catalog.entries import DropLayersSource, HubSource
+from appliance.catalog.stack import GpuAccess, Paths, RuntimeName
 from appliance.core.errors import MachineFault
 from appliance.core.secrets import default_secrets, too_open
 from appliance.core.talk import Talk
 from appliance.images.ensure import ensure as ensure_image
 from appliance.images.local import ImageInfo
 from appliance.lifecycle.managed import Managed
-from appliance.machine.facts import Machine, RuntimeName, platform, this_machine
-from appliance.models.ensure import ensure as ensure_model
-from appliance.models.place import place
+from appliance.machine.facts import Machine, platform, this_machine
+from appliance.machine.gpu import probe_gpu
+from appliance.models.bring import bring, path_of
+from appliance.models.harmony import check_harmony
+from appliance.models.hub import main_revision
 from appliance.stack.release import Release
-from appliance.stack.render import Rendered, stack_models
+from appliance.stack.render import Rendered, needs_harmony, stack_image, stack_models
 from appliance.stack.resolve import Resolved
 from appliance.stack.validate import validate
 
 
 def check_local(resolved: Resolved, rendered: Rendered) -> None:
     """Whether this Python can do its part, before anything is fetched. Raises MachineFault."""
-    here = resolved.machine.paths.models
-    wanted = [] if rendered.image else list(engines.get(resolved.stack.engine).local_modules)
-    if any(isinstance(one.source, DropLayersSource) and not (here / place(one)).exists()
+    paths = resolved.machine.paths
+    wanted = [] if rendered.image else list(engines.get(resolved.stack.engine.name).local_modules)
+    if any(isinstance(one.source, DropLayersSource) and not path_of(one, paths).exists()
            for one in stack_models(resolved.stack)):  # fmt: skip
         wanted.append("gguf")
     missing = [name for name in wanted if importlib.util.find_spec(name) is None]
@@ -41,15 +43,17 @@ def fetch(resolved: Resolved, rendered: Rendered, talk: Talk) -> None:
     warning = too_open(default_secrets())
     if warning:
         talk.say(warning)
+    if needs_harmony(resolved.stack):
+        check_harmony(resolved.machine.paths.harmony)
     for entry in stack_models(resolved.stack):
-        ensure_model(entry, resolved.machine.paths.models, talk.say, talk.progress)
+        bring(entry, resolved.machine.paths, talk.say, talk.progress)
     if rendered.image:
-        fetch_image(rendered.image, resolved.machine.images, talk)
+        fetch_image(resolved, talk)
 
 
-def fetch_image(reference: str, images: Images, talk: Talk) -> ImageInfo:
-    """Get one image for this machine's platform."""
-    return ensure_image(reference, platform(), images.registry, talk)
+def fetch_image(resolved: Resolved, talk: Talk) -> ImageInfo:
+    """Get the stack's image for this machine's platform."""
+    return ensure_image(stack_image(resolved.stack), platform(), resolved.machine.images.registry, talk)
 
 
 def publish(stack: Managed, rendered: Rendered) -> Release:
@@ -63,6 +67,28 @@ def publish(stack: Managed, rendered: Rendered) -> Release:
 
 
 def machine_for(resolved: Resolved, runtime: RuntimeName) -> Machine:
-    """This machine with the folders of the settings."""
+    """This machine with the folders of the settings. Raises MachineFault where a GPU is needed and no way to it
+    is found."""
     paths = resolved.machine.paths
-    return this_machine(runtime, paths.models, paths.state)
+    return this_machine(runtime, folders(paths), paths.state, _gpu(resolved, runtime), revisions(resolved))
+
+
+def folders(paths: Paths) -> dict[str, str]:
+    """The folders with what an engine reads."""
+    return {"models": str(paths.models), "hub": str(paths.hub), "harmony": str(paths.harmony)}
+
+
+def revisions(resolved: Resolved) -> dict[str, str]:
+    """The revisions of the stack's models that are here and that the catalog does not pin, by repository: a release
+    stays with what it was made with, whatever is downloaded later."""
+    sources = [entry.source for entry in stack_models(resolved.stack) if isinstance(entry.source, HubSource)]
+    found = {one.repo: main_revision(one, resolved.machine.paths.hub) for one in sources if not one.revision}
+    return {repo: revision for repo, revision in found.items() if revision}
+
+
+def _gpu(resolved: Resolved, runtime: RuntimeName) -> GpuAccess:
+    """How this machine's Docker gives a container the GPU. It is asked only where that matters."""
+    wish = resolved.stack.docker.gpu
+    if runtime != "docker" or not engines.get(resolved.stack.engine.name).gpu:
+        return "none"
+    return probe_gpu() if wish == "auto" else wish

@@ -1,13 +1,16 @@
 """`render`: a stack's files in a folder of one's own, that nothing here runs or remembers."""
 
+import dataclasses
 import os
 import shutil
 import tempfile
 from pathlib import Path
 
+from appliance.catalog.stack import RuntimeName
 from appliance.core.errors import MachineFault, UsageFault
 from appliance.core.names import check_name
-from appliance.machine.facts import REFERENCE, RuntimeName, this_machine
+from appliance.lifecycle.prepare import folders, revisions
+from appliance.machine.facts import REFERENCE, this_machine
 from appliance.stack.release import write_files
 from appliance.stack.render import render
 from appliance.stack.resolve import Resolved
@@ -23,7 +26,10 @@ def render_to(resolved: Resolved, name: str, folder: Path, runtime: RuntimeName,
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageFault(f"{folder} is not empty", "rendering never overwrites a file",
                          "remove it, or name another folder")  # fmt: skip
-    machine = REFERENCE if reference else this_machine(runtime, resolved.machine.paths.models, None)
+    wish = resolved.stack.docker.gpu
+    gpu = REFERENCE.gpu if wish == "auto" else wish  # not probed: it may be meant for another machine
+    here = this_machine(runtime, folders(resolved.machine.paths), None, gpu, revisions(resolved))
+    machine = dataclasses.replace(REFERENCE, gpu=gpu) if reference else here
     rendered = render(resolved.stack, machine, check_name(name))
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)

@@ -17,6 +17,7 @@ from appliance.lifecycle.swap import swap
 from appliance.machine.docker import DockerState, probe_docker
 from appliance.runtime.base import Observed
 from appliance.runtime.choose import Wish, choose
+from appliance.stack.check import check
 from appliance.stack.release import Release, StackFolder
 from appliance.stack.render import render
 from appliance.stack.resolve import Resolved
@@ -93,6 +94,8 @@ def _start_new(resolved: Resolved, wanted: Wanted, stack: Managed, *, reachable:
     runtime = choose(wanted.runtime, stack.talk, wanted.look)
     if runtime == "docker" and not stack.folder.exists():
         stack.runtime(runtime).stop()  # the state folder may have been lost while its container was not
+    for warning in check(resolved.stack):
+        stack.talk.say(f"warning: {warning}")
     rendered = render(resolved.stack, machine_for(resolved, runtime), wanted.name)
     check_local(resolved, rendered)
     other = clear_port(resolved.stack.serve.port, stack, replace=wanted.replace, talk=stack.talk)

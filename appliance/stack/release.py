@@ -19,10 +19,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from appliance.catalog.stack import Stack
+from appliance.catalog.stack import RuntimeName, Stack
 from appliance.core.errors import ConfigFault, MachineFault
 from appliance.core.paths import write_atomic
-from appliance.machine.facts import RuntimeName
 from appliance.stack.render import SCHEMA, Rendered
 from appliance.supervise.status import start_ticks
 

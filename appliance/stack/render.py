@@ -13,20 +13,26 @@ from dataclasses import dataclass
 from typing import Any
 
 from appliance import __version__, engines
-from appliance.catalog.entries import Entry, load_entry
+from appliance.catalog.entries import Entry, HubSource
 from appliance.catalog.stack import Stack
 from appliance.core.errors import ConfigFault
-from appliance.engines.base import Engine, Launch, Place
-from appliance.images.versions import reference
+from appliance.core.template import Variable, render_yaml
+from appliance.engines.base import CONTAINER_HARMONY, Launch, Place
+from appliance.images.versions import ImageName, own
 from appliance.machine.facts import Machine
+from appliance.models.harmony import HARMONY
 from appliance.models.place import place
-from appliance.stack.template import render_yaml
-from appliance.supervise.plan import Limits, Plan
+from appliance.stack.check import check, pair_of
+from appliance.supervise.needs import MODELS
+from appliance.supervise.plan import File, Limits, Plan, Snapshot
 
-SCHEMA = 1
+SCHEMA = 2
 CONTAINER_PORT = 8000
 CONTAINER_MODELS = "/models"
+CONTAINER_HUB = "/hub"
 CONTAINER_PROGRAMS = "/opt/spark-spec/programs"
+CONTAINER_CONFIG = "/etc/spark-spec"
+CONTAINER_STATE = "/var/lib/spark-spec"
 UNSET_DIGEST = "0" * 64
 
 
@@ -41,44 +47,57 @@ class Rendered:
 
 
 def stack_models(stack: Stack) -> tuple[Entry, ...]:
-    """The models a stack needs, target first. Raises ConfigFault on one the catalog does not have, or one whose
-    context is shorter than what is to be served."""
-    wanted = [stack.target.model] + ([stack.draft.model] if stack.draft.model else [])
-    entries = tuple(load_entry(model) for model in wanted)
-    for entry in entries:
-        if stack.serve.max_seq_len > entry.context_length:
-            raise ConfigFault(
-                f"serve.max_seq_len {stack.serve.max_seq_len} is more than {entry.id} can do",
-                f"it was made for {entry.context_length} tokens",
-                f"set serve.max_seq_len to {entry.context_length} or less",
-            )
-    return entries
+    """The models a stack needs, target first. Raises ConfigFault on one the catalog does not have."""
+    pair = pair_of(stack)
+    return (pair.target, pair.draft) if pair.draft else (pair.target,)
 
 
-def stack_image(stack: Stack) -> str:
+def stack_image(stack: Stack) -> ImageName:
     """The image that serves a stack: its own, or the one named in its settings."""
-    return stack.image or reference(f"serve-{stack.engine}")
+    version = engines.get(stack.engine.name).version(stack)
+    return (
+        ImageName(stack.image)
+        if stack.image
+        else own(f"serve-{stack.engine.name}", version, stack.docker.base)
+    )
+
+
+def needs_harmony(stack: Stack) -> bool:
+    """Whether the engine needs the vocabulary of the harmony format beside the model's own files."""
+    return pair_of(stack).target.chat == "harmony"
 
 
 def render(stack: Stack, machine: Machine, name: str) -> Rendered:
-    """All files of a stack for a machine. Raises ConfigFault where the engine cannot run such a stack.
+    """All files of a stack for a machine. Raises ConfigFault where such a stack cannot be.
 
     The digest is taken over the files as rendered without it, then written into them.
     """
+    check(stack)
+    _check_runtime(stack, machine)
     blank = _files(stack, machine, name, UNSET_DIGEST)
     digest = hashlib.sha256(json.dumps(blank, sort_keys=True).encode()).hexdigest()
     files = _files(stack, machine, name, digest)
-    image = stack_image(stack) if machine.runtime == "docker" else None
+    image = stack_image(stack).reference if machine.runtime == "docker" else None
     files["manifest.json"] = _manifest(stack, machine, name, digest, image, files)
     return Rendered(name, digest, image, files)
 
 
+def _check_runtime(stack: Stack, machine: Machine) -> None:
+    runtimes = engines.get(stack.engine.name).runtimes
+    if machine.runtime not in runtimes:
+        raise ConfigFault(
+            f"{stack.engine.name} does not run as a {machine.runtime} here",
+            "its program lies in a container image",
+            f"leave --runtime out, or use --runtime {runtimes[0]}; without Docker: spark-spec up demo",
+        )
+
+
 def _files(stack: Stack, machine: Machine, name: str, digest: str) -> dict[str, str]:
-    engine = engines.get(stack.engine)
+    engine = engines.get(stack.engine.name)
     here = _place(stack, machine)
-    launch = engine.launch(stack, here)
+    launch = engine.launch(stack, pair_of(stack), here)
     files = {f"engine/{file}": text for file, text in launch.files.items()}
-    files["engine/supervise.json"] = _plan(stack, engine, launch, here, name, digest).to_json()
+    files["engine/supervise.json"] = _plan(stack, machine, launch, here, name, digest).to_json()
     if machine.runtime == "docker":
         files["compose.yaml"] = render_yaml("compose/compose.yaml.j2", _compose(stack, machine, name, digest))
     return files
@@ -86,11 +105,12 @@ def _files(stack: Stack, machine: Machine, name: str, digest: str) -> dict[str, 
 
 def _place(stack: Stack, machine: Machine) -> Place:
     inside = machine.runtime == "docker"
-    folder = CONTAINER_MODELS if inside else machine.models
-    paths = [f"{folder}/{place(entry)}" for entry in stack_models(stack)]
+    paths = [_path(entry, machine) for entry in stack_models(stack)]
     return Place(
         python=machine.python if not inside else "python3",
         programs=CONTAINER_PROGRAMS if inside else machine.programs,
+        config=CONTAINER_CONFIG,
+        state=CONTAINER_STATE,
         target=paths[0],
         draft=paths[1] if len(paths) > 1 else None,
         host="0.0.0.0" if inside else "127.0.0.1",
@@ -98,7 +118,14 @@ def _place(stack: Stack, machine: Machine) -> Place:
     )
 
 
-def _plan(stack: Stack, engine: Engine, launch: Launch, here: Place, name: str, digest: str) -> Plan:
+def _path(entry: Entry, machine: Machine) -> str:
+    if isinstance(entry.source, HubSource):
+        return f"{CONTAINER_STATE}/{MODELS}/{entry.source.repo}"  # laid out by the supervisor
+    return f"{CONTAINER_MODELS if machine.runtime == 'docker' else machine.models}/{place(entry)}"
+
+
+def _plan(stack: Stack, machine: Machine, launch: Launch, here: Place, name: str, digest: str) -> Plan:
+    engine = engines.get(stack.engine.name)
     return Plan(
         stack=name,
         digest=digest,
@@ -116,6 +143,19 @@ def _plan(stack: Stack, engine: Engine, launch: Launch, here: Place, name: str, 
         },
         counters=engine.counters,
         phases=engine.phases,
+        snapshots=tuple(
+            Snapshot(
+                entry.source.repo,
+                f"{CONTAINER_HUB}/{place(entry)}",
+                entry.source.revision or machine.revisions.get(entry.source.repo),
+            )
+            for entry in stack_models(stack)
+            if isinstance(entry.source, HubSource)
+        ),
+        files=tuple(
+            File(f"{CONTAINER_HARMONY}/{file}", sha256, "a vocabulary of the harmony format")
+            for file, sha256 in (HARMONY.items() if needs_harmony(stack) else ())
+        ),
         limits=Limits(
             restarts=stack.health.restarts, stall_s=stack.health.stall_s, wedge_s=stack.health.wedge_s
         ),
@@ -130,12 +170,31 @@ def _compose(stack: Stack, machine: Machine, name: str, digest: str) -> dict[str
         "stack": name,
         "digest": digest,
         "home": machine.home,
-        "image": stack_image(stack),
+        "image": stack_image(stack).reference,
+        "user": stack.docker.user,
+        "gpu": machine.gpu if engines.get(stack.engine.name).gpu else None,
         "port": stack.serve.port,
         "container_port": CONTAINER_PORT,
-        "models": machine.models,
-        "container_models": CONTAINER_MODELS,
+        "mounts": _mounts(stack, machine),
     }
+
+
+def _mounts(stack: Stack, machine: Machine) -> list[tuple[str, str]]:
+    """(folder on the host, folder in the container), all read-only: what the engine reads, and nothing beside it.
+    A hub's model is mounted as a whole, because its snapshots are links into its blobs."""
+    mounts: dict[str, str] = {}
+    for entry in stack_models(stack):
+        if isinstance(entry.source, HubSource):
+            mounts[f"{CONTAINER_HUB}/{place(entry)}"] = _below(machine.hub, place(entry))
+        else:
+            mounts[CONTAINER_MODELS] = machine.models
+    if needs_harmony(stack):
+        mounts[CONTAINER_HARMONY] = machine.harmony
+    return [(source, target) for target, source in mounts.items()]
+
+
+def _below(folder: str, name: str) -> str:
+    return Variable(f"{folder}/{name}") if isinstance(folder, Variable) else f"{folder}/{name}"
 
 
 def project(name: str, home: str) -> str:
@@ -147,17 +206,21 @@ def project(name: str, home: str) -> str:
 def _manifest(
     stack: Stack, machine: Machine, name: str, digest: str, image: str | None, files: Mapping[str, str]
 ) -> str:
-    engine = engines.get(stack.engine)
+    engine = engines.get(stack.engine.name)
     manifest = {
         "schema": SCHEMA,
         "appliance": __version__,
         "name": name,
         "digest": digest,
         "runtime": machine.runtime,
-        "engine": {"name": engine.name, "version": engine.version()},
+        "engine": {"name": engine.name, "version": engine.version(stack)},
         "image": image,
         "models": [entry.manifest() for entry in stack_models(stack)],
-        "models_folder": machine.models,
+        "machine": {
+            "folders": machine.folders,
+            "gpu": machine.gpu,
+            "revisions": dict(machine.revisions),
+        },
         "stack": stack.model_dump(mode="json", by_alias=True),
         "files": {path: hashlib.sha256(text.encode()).hexdigest() for path, text in sorted(files.items())},
     }

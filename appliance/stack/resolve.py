@@ -9,7 +9,14 @@ from pydantic import BaseModel, ValidationError
 from appliance.catalog.preset import Preset, load
 from appliance.catalog.stack import Draft, Images, Paths, Stack, Strict
 from appliance.core.errors import ConfigFault
-from appliance.core.paths import default_config, default_models, default_state, named_file
+from appliance.core.paths import (
+    default_config,
+    default_harmony,
+    default_hub,
+    default_models,
+    default_state,
+    named_file,
+)
 from appliance.core.settings import (
     CONFIG_VARIABLE,
     Known,
@@ -18,6 +25,7 @@ from appliance.core.settings import (
     from_assignments,
     from_environment,
     from_tree,
+    in_open,
     leaves,
     merge,
     tree,
@@ -106,9 +114,14 @@ def _config_file(environ: Mapping[str, str], known: Known) -> Layer:
 
 
 def _defaults(known: Known) -> dict[str, Value]:
-    values = {key: Value(value, DEFAULT) for key, value in _model_defaults(MachineSettings) if key in known}
-    values |= {key: Value(value, DEFAULT) for key, value in _model_defaults(Stack) if key in known}
-    folders = {"paths.state": default_state(), "paths.models": default_models()}
+    defaults = [*_model_defaults(MachineSettings), *_model_defaults(Stack)]
+    values = {key: Value(value, DEFAULT) for key, value in defaults if key in known and not known[key].open}
+    folders = {
+        "paths.state": default_state(),
+        "paths.models": default_models(),
+        "paths.hub": default_hub(),
+        "paths.harmony": default_harmony(),
+    }
     return values | {key: Value(str(path), DEFAULT) for key, path in folders.items() if path}
 
 
@@ -137,12 +150,24 @@ ModelT = TypeVar("ModelT", bound=BaseModel)
 
 def _build(model: type[ModelT], values: Layer) -> ModelT:
     known = leaves(model)
-    mine = {key: value for key, value in values.items() if key in known}
+    values = _below_models(values)
+    mine = {key: value for key, value in values.items() if key in known or in_open(key, known)}
     _require({key for key in known if key not in dict(_model_defaults(model))} - set(mine), known)
     try:
         return model.model_validate(tree(mine))
     except ValidationError as error:
         raise ConfigFault(*_explain(error, mine)) from None
+
+
+def _below_models(values: Layer) -> Layer:
+    """A user without a home names one folder for what is downloaded: the others lie in it."""
+    models = values.get("paths.models")
+    if models is None:
+        return values
+    inside = {
+        f"paths.{name}": Value(f"{models.value}/{name}", "below paths.models") for name in ("hub", "harmony")
+    }
+    return {**inside, **values}
 
 
 def _require(missing: Iterable[str], known: Known) -> None:

@@ -3,9 +3,11 @@
 Standard library only: this file also runs inside every engine image.
 """
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from appliance.supervise.plan import CounterTable
 
@@ -75,7 +77,58 @@ def _samples(text: str) -> Iterator[tuple[str, dict[str, str], int]]:
             continue
 
 
-FORMATS: dict[str, Parser] = {"prometheus": prometheus}
+def iterations(text: str, names: Mapping[str, str]) -> Reading:
+    """Read a JSON list of iterations' statistics, as trtllm-serve's /metrics gives it: what happened since the
+    last reading, which emptied it. A name is a dotted path into one iteration.
+
+    An engine whose drafts are all counted as nought does not count them (TensorRT-LLM before #17082).
+    """
+    try:
+        told = json.loads(text)
+    except ValueError:
+        return Reading()
+    rows = [row for row in told if isinstance(row, dict)] if isinstance(told, list) else []
+
+    def total(ours: str) -> int | None:
+        found = [value for row in rows if (value := _at(row, names.get(ours, ""))) is not None]
+        return sum(found) or None
+
+    return Reading(
+        generated=total("generated"),
+        steps=total("steps"),
+        drafted=(drafted := total("drafted")),
+        accepted=(total("accepted") or 0) if drafted else None,
+        progress=len(rows),
+        active=_at(rows[-1], names.get("active", "")) if rows else 0,
+    )
+
+
+def _at(row: dict[str, Any], path: str) -> int | None:
+    """The number at a dotted path; None where there is none."""
+    value: Any = row
+    for part in path.split("."):
+        value = value.get(part) if isinstance(value, dict) else None
+    return int(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+
+def add(total: Reading, more: Reading) -> Reading:
+    """Two readings of which each tells only what is new. `active` is the later one's."""
+
+    def both(one: int | None, other: int | None) -> int | None:
+        return None if one is None and other is None else (one or 0) + (other or 0)
+
+    return Reading(
+        generated=both(total.generated, more.generated),
+        steps=both(total.steps, more.steps),
+        drafted=both(total.drafted, more.drafted),
+        accepted=both(total.accepted, more.accepted),
+        progress=both(total.progress, more.progress),
+        active=more.active,
+    )
+
+
+FORMATS: dict[str, Parser] = {"prometheus": prometheus, "iterations": iterations}
+EMPTIED = ("iterations",)  # formats whose reading empties the engine's own count
 
 
 def read(table: CounterTable, text: str) -> Reading:

@@ -38,6 +38,24 @@ class Phase:
 
 
 @dataclass(frozen=True)
+class Snapshot:
+    """A model in a hub cache: `folder` is its models--org--name there; no `revision` means refs/main's."""
+
+    repo: str
+    folder: str
+    revision: str | None
+
+
+@dataclass(frozen=True)
+class File:
+    """A file that must be there, with the content of this sha256; `role` says what it is to a person."""
+
+    path: str
+    sha256: str
+    role: str
+
+
+@dataclass(frozen=True)
 class Limits:
     """Bounds in seconds and counts. Nothing waits or loops without one."""
 
@@ -55,7 +73,8 @@ class Plan:
     """Everything the supervisor needs to run one engine; the engine's working directory is the plan's own.
 
     `base_url` is where the supervisor reaches the engine; `chat_body` is the request whose answer makes
-    the engine ready: a real token through `/v1/chat/completions`.
+    the engine ready: a real token through `/v1/chat/completions`. `snapshots` are laid out and `files` checked
+    before each start.
     """
 
     stack: str
@@ -69,6 +88,8 @@ class Plan:
     chat_body: dict[str, Any]
     counters: CounterTable | None = None
     phases: tuple[Phase, ...] = ()
+    snapshots: tuple[Snapshot, ...] = ()
+    files: tuple[File, ...] = ()
     limits: Limits = field(default_factory=Limits)
 
     def to_json(self) -> str:
@@ -92,6 +113,8 @@ def parse(text: str) -> Plan:
                 "argv": tuple(raw["argv"]),
                 "counters": CounterTable(**counters) if counters else None,
                 "phases": tuple(Phase(**phase) for phase in raw["phases"]),
+                "snapshots": tuple(Snapshot(**one) for one in raw["snapshots"]),
+                "files": tuple(File(**one) for one in raw["files"]),
                 "limits": Limits(**raw["limits"]),
             }
         )

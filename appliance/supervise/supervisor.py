@@ -13,7 +13,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from appliance.supervise import probes, status
+from appliance.supervise import counters, needs, probes, status
 from appliance.supervise.counters import Reading
 from appliance.supervise.journal import Journal
 from appliance.supervise.lifecycle import PROBE_S, Do, Lifecycle
@@ -45,6 +45,7 @@ class Supervisor:
         self._read_again = 0.0
         self._exit: Exit | None = None
         self._counters: Counters | None = None
+        self._total: Reading | None = None
         self._since = time.time()
         self._shown: Status | None = None
         self._write_failed = False
@@ -96,8 +97,17 @@ class Supervisor:
             self._life.chat(now, *result)
         elif what is Do.COUNT:
             begun, reading = result
+            reading = self._summed(reading)
             self._life.counted(now, reading)
             self._keep(begun, reading)
+
+    def _summed(self, reading: Reading | None) -> Reading | None:
+        """The total since the engine's start; some engines tell only what is new since they were last asked."""
+        table = self._plan.counters
+        if reading is None or table is None or table.format not in counters.EMPTIED:
+            return reading
+        self._total = counters.add(self._total, reading) if self._total else reading
+        return self._total
 
     def _keep(self, begun: float, reading: Reading | None) -> None:
         if reading:
@@ -147,9 +157,12 @@ class Supervisor:
     def _start(self) -> None:
         plan = self._plan
         self._life.started(time.monotonic())
+        self._total = None
         try:
+            needs.lay_out(plan.snapshots, self._state)
+            needs.check(plan.files)
             self._engine = Engine(plan, self._folder, self._guard)
-        except OSError as error:
+        except (OSError, ValueError) as error:
             self._record(None, f"could not be started: {error}", ())
             return
         asked = [plan.health_path, plan.chat_path, *([plan.counters.path] if plan.counters else [])]

@@ -14,7 +14,7 @@ from appliance.images.base import obtain
 from appliance.images.build import build
 from appliance.images.ensure import ensure
 from appliance.images.local import ImageInfo, find
-from appliance.images.versions import reference, versions
+from appliance.images.versions import base_image, own, versions
 from appliance.machine.docker import require_docker
 from appliance.machine.facts import platform
 from tests.images.conftest import Ear
@@ -36,7 +36,7 @@ def ear() -> Ear:
 
 @pytest.fixture(scope="module")
 def image() -> ImageInfo:
-    return ensure(reference("serve-llamacpp"), platform(), None, Ear())
+    return ensure(own("serve-llamacpp", "1"), platform(), None, Ear())
 
 
 @pytest.fixture(autouse=True)
@@ -105,7 +105,7 @@ def test_a_base_without_python_fails_with_the_builds_own_words(ear: Ear) -> None
 
 @pytest.mark.usefixtures("image")
 def test_a_base_that_lacks_the_openmp_library_gets_it(ear: Ear) -> None:
-    base = obtain(versions().bases["bookworm"], platform(), None, ear)
+    base = obtain(base_image(versions().bases["bookworm"], "1"), platform(), None, ear)
     recipe = f"FROM {base}\nRUN dpkg --purge --force-depends libgomp1 && ldconfig\n"
     _docker("build", "--quiet", "--tag", f"{TEST}:bare", "-", given=recipe.encode())
     build("serve-llamacpp", f"{TEST}:built", f"{TEST}:bare", platform(), ear)

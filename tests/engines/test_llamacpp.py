@@ -12,12 +12,15 @@ from appliance import engines
 from appliance.catalog.stack import Stack
 from appliance.core.errors import ConfigFault
 from appliance.engines import diagnose
-from appliance.engines.base import Place
+from appliance.engines.base import Launch, Place
 from appliance.engines.llamacpp import ENGINE, VERSION
+from appliance.stack.check import check, pair_of
 
 PLACE = Place(
     python="/opt/py/bin/python",
     programs="/opt/spark-spec/programs",
+    config="/etc/spark-spec",
+    state="/var/lib/spark-spec",
     target="/models/Größe x/target.gguf",
     draft="/models/draft.gguf",
     host="0.0.0.0",
@@ -28,7 +31,7 @@ PLACE = Place(
 def stack(**sections: dict[str, Any]) -> Stack:
     base: dict[str, Any] = {
         "preset": "demo",
-        "engine": "llamacpp",
+        "engine": {"name": "llamacpp"},
         "target": {"model": "smollm2-135m-instruct"},
         "serve": {"name": "Public/Name", "max_seq_len": 2048},
         "draft": {"method": "draft-target", "model": "smollm2-135m-drop4", "k": 3},
@@ -37,8 +40,12 @@ def stack(**sections: dict[str, Any]) -> Stack:
 
 
 def settings(of: Stack, place: Place = PLACE) -> dict[str, Any]:
-    loaded: dict[str, Any] = json.loads(ENGINE.launch(of, place).files["llamacpp.json"])
+    loaded: dict[str, Any] = json.loads(ENGINE.launch(of, pair_of(of), place).files["llamacpp.json"])
     return loaded
+
+
+def launched() -> Launch:
+    return ENGINE.launch(stack(), pair_of(stack()), PLACE)
 
 
 def test_engines_are_found_by_name() -> None:
@@ -50,16 +57,16 @@ def test_engines_are_found_by_name() -> None:
 def test_the_version_is_the_one_the_project_pins() -> None:
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
     assert f"xllamacpp=={VERSION}" in project["project"]["optional-dependencies"]["local"]
-    assert ENGINE.version() == VERSION
+    assert ENGINE.version(stack()) == VERSION
 
 
 def test_the_program_is_run_by_path_with_its_settings_file() -> None:
-    launch = ENGINE.launch(stack(), PLACE)
+    launch = launched()
     program = "/opt/spark-spec/programs/llamacpp_program.py"
     assert launch.argv == ("/opt/py/bin/python", program, "llamacpp.json")
     assert launch.files["llamacpp.json"].endswith("}\n")
     assert launch.env == {"GOMP_SPINCOUNT": "1000"}
-    assert launch == ENGINE.launch(stack(), PLACE)
+    assert launch == launched()
 
 
 def test_the_settings_say_what_is_served_where_and_under_which_name() -> None:
@@ -141,3 +148,10 @@ def test_a_known_death_is_told_in_words(line: str) -> None:
 def test_an_unknown_death_has_no_diagnosis() -> None:
     assert diagnose([*LOAD, "Segmentation fault"], ENGINE.deaths) is None
     assert diagnose([], ENGINE.deaths) is None
+
+
+def test_another_version_or_no_context_is_refused() -> None:
+    with pytest.raises(ConfigFault, match=r"there is no llama\.cpp 1\.2\.1"):
+        check(stack(engine={"name": "llamacpp", "version": "1.2.1"}))
+    with pytest.raises(ConfigFault, match="max_seq_len"):
+        check(stack(serve={"name": "n", "max_seq_len": None}))

@@ -12,12 +12,13 @@ from appliance.images import local
 from appliance.images.base import obtain
 from appliance.images.ensure import ensure
 from appliance.images.local import ImageInfo, find
-from appliance.images.versions import reference, versions
+from appliance.images.versions import ImageName, base_image, own, versions
 from tests.images.conftest import Docker, Ear
 
 AMD, ARM = "linux/amd64", "linux/arm64"
-OURS = reference("serve-llamacpp")
-BASE = versions().bases["bookworm"]
+IMAGE = own("serve-llamacpp", "1")
+OURS = IMAGE.reference
+BASE = base_image(versions().bases["bookworm"], "1")
 
 
 class Engine:
@@ -73,14 +74,14 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
 
 def test_an_image_that_is_here_is_used(engine: Engine, ear: Ear) -> None:
     engine.here[OURS] = ARM
-    assert ensure(OURS, ARM, "own.registry/x", ear).origin == "local"
+    assert ensure(IMAGE, ARM, "own.registry/x", ear).origin == "local"
     assert not engine.done and not ear.said
 
 
 def test_an_image_of_another_architecture_is_refused(engine: Engine, ear: Ear) -> None:
     engine.here[OURS] = AMD
     with pytest.raises(MachineFault) as caught:
-        ensure(OURS, ARM, None, ear)
+        ensure(IMAGE, ARM, None, ear)
     assert AMD in caught.value.why and ARM in caught.value.why and f"docker rmi {OURS}" in caught.value.fix
     assert not engine.done
 
@@ -88,13 +89,13 @@ def test_an_image_of_another_architecture_is_refused(engine: Engine, ear: Ear) -
 def test_a_registry_that_serves_another_architecture_is_refused(engine: Engine, ear: Ear) -> None:
     engine.remote[f"own.registry/x/{OURS}"] = AMD
     with pytest.raises(MachineFault):
-        ensure(OURS, ARM, "own.registry/x", ear)
+        ensure(IMAGE, ARM, "own.registry/x", ear)
     assert OURS not in engine.here
 
 
 def test_ones_own_registry_is_asked_before_building(engine: Engine, ear: Ear) -> None:
     engine.remote[f"own.registry/x/{OURS}"] = ARM
-    found = ensure(OURS, ARM, "own.registry/x", ear)
+    found = ensure(IMAGE, ARM, "own.registry/x", ear)
     assert (found.reference, found.origin) == (OURS, "registry")
     assert engine.done == [f"pull own.registry/x/{OURS}"]
     assert ear.commands == [f"docker tag own.registry/x/{OURS} {OURS}"]
@@ -102,7 +103,7 @@ def test_ones_own_registry_is_asked_before_building(engine: Engine, ear: Ear) ->
 
 def test_it_is_built_where_no_registry_has_it_and_that_is_said_first(engine: Engine, ear: Ear) -> None:
     engine.here[BASE.local] = ARM
-    found = ensure(OURS, ARM, "own.registry/x", ear)
+    found = ensure(IMAGE, ARM, "own.registry/x", ear)
     assert found.origin == "built"
     assert engine.done == [f"pull own.registry/x/{OURS}", f"build serve-llamacpp on {BASE.local}"]
     assert any("building it for linux/arm64 (33 MB to fetch" in line for line in ear.said)
@@ -110,10 +111,27 @@ def test_it_is_built_where_no_registry_has_it_and_that_is_said_first(engine: Eng
 
 def test_someone_elses_image_is_pulled_never_built(engine: Engine, ear: Ear) -> None:
     engine.remote["vendor/engine:1.2"] = AMD
-    assert ensure("vendor/engine:1.2", AMD, None, ear).origin == "registry"
+    assert ensure(ImageName("vendor/engine:1.2"), AMD, None, ear).origin == "registry"
     with pytest.raises(FetchFault):
-        ensure("vendor/other:1", AMD, None, ear)
+        ensure(ImageName("vendor/other:1"), AMD, None, ear)
     assert engine.done == ["pull vendor/engine:1.2", "pull vendor/other:1"]
+
+
+def test_an_engine_s_base_is_pulled_never_made(engine: Engine, ear: Ear) -> None:
+    image = own("serve-trtllm", "1.3.0rc12")
+    assert image.base
+    engine.remote[image.base.public] = ARM
+    assert ensure(image, ARM, None, ear).origin == "built"
+    assert engine.done == [f"pull {image.base.public}", f"build serve-trtllm on {image.base.public}"]
+
+
+def test_an_engine_s_base_of_another_architecture_is_refused(engine: Engine, ear: Ear) -> None:
+    image = own("serve-trtllm", "1.3.0rc12")
+    assert image.base
+    engine.here[image.base.public] = AMD
+    with pytest.raises(MachineFault, match="cannot run here") as caught:
+        ensure(image, ARM, None, ear)
+    assert AMD in caught.value.why and ARM in caught.value.why
 
 
 def test_bases_are_tried_in_order(engine: Engine, ear: Ear) -> None:

@@ -11,7 +11,7 @@ import appliance
 from appliance.core.errors import ConfigFault
 from appliance.core.paths import PACKAGE, data
 from appliance.images import versions as module
-from appliance.images.versions import Base, image_of, load, program, reference, versions
+from appliance.images.versions import Base, base_image, load, own, program, versions
 
 ROOT = PACKAGE.parent
 
@@ -24,6 +24,10 @@ def test_the_wheel_is_the_one_pyproject_pins() -> None:
 def test_a_wheel_is_known_for_each_platform() -> None:
     for wheel in versions().wheels.values():
         assert set(wheel.files) == {"linux/amd64", "linux/arm64"}
+
+
+def reference(image: str) -> str:
+    return own(image, "1").reference
 
 
 @pytest.mark.parametrize("image", list(versions().images))
@@ -39,14 +43,27 @@ def test_the_tag_tells_version_base_and_inputs() -> None:
     version = re.escape(appliance.__version__)
     assert re.fullmatch(rf"spark-spec/serve-llamacpp:{version}-bookworm-[0-9a-f]{{12}}", name)
     assert reference("serve-llamacpp") == name
-    assert image_of(name) == "serve-llamacpp"
-    assert image_of("registry.example/other:1") is None
+    assert own("serve-llamacpp", "1").image == "serve-llamacpp"
 
 
 def test_a_known_digest_stands_in_the_tag_and_pins_the_public_image() -> None:
-    base = Base(local="a/b:c", public="d:e", digest="sha256:" + "0123456789abcdef" * 4, python="3.11")
-    assert base.short() == "0123456789ab"
-    assert base.pinned() == f"d:e@{base.digest}"
+    digest = "sha256:" + "0123456789abcdef" * 4
+    base = Base(local="a/b:c", public="d", tag="e", digests={"e": digest}, python="3.11")
+    assert base_image(base, "1").short == "0123456789ab"
+    assert base_image(base, "1").public == f"d:e@{digest}"
+
+
+def test_an_engine_s_base_is_tagged_by_its_version() -> None:
+    image = own("serve-trtllm", "1.3.0rc12")
+    assert image.base and image.base.public == "nvcr.io/nvidia/tensorrt-llm/release:1.3.0rc12"
+    assert "-1.3.0rc12-" in image.reference
+    assert own("serve-trtllm", "1.2.1").reference != image.reference
+
+
+def test_a_base_of_one_s_own_is_another_image() -> None:
+    image = own("serve-trtllm", "1.3.0rc12", "registry.example/mine:3")
+    assert image.base and image.base.public == "registry.example/mine:3"
+    assert image.reference != own("serve-trtllm", "1.3.0rc12").reference
 
 
 @pytest.mark.parametrize("changed", ["__init__.py", "supervise/plan.py", "supervise/new.py"])
@@ -84,8 +101,8 @@ def test_a_changed_dockerfile_wheel_or_base_is_another_image(
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("digest: null", "digest: sha256:12"),
-        ("digest: null", "digset: null"),
+        ("digests: {}", "digests: {a: sha256:12}"),
+        ("digests: {}", "digsets: {}"),
         ("bytes: 33827498", 'bytes: "33827498"'),
         ("bases:", "bases: ["),
     ],

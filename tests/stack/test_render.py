@@ -104,10 +104,13 @@ def test_the_public_name_arrives_exactly_whatever_is_in_it() -> None:
 def test_a_models_folder_with_spaces_and_other_letters_is_rendered_as_it_is() -> None:
     """Case 6."""
     folder = Path("/data/Modèles à moi/k: $x")
-    text = render(stack(), this_machine("docker", folder, Path("/s")), "demo").files["compose.yaml"]
+    folders = dict.fromkeys(("models", "hub", "harmony"), str(folder))
+    text = render(stack(), this_machine("docker", folders, Path("/s"), "none", {}), "demo").files[
+        "compose.yaml"
+    ]
     source = yaml.safe_load(text)["services"]["engine"]["volumes"][1]["source"]
     assert source.replace("$$", "$") == str(folder)
-    files = render(stack(), this_machine("process", folder, Path("/s")), "demo").files
+    files = render(stack(), this_machine("process", folders, Path("/s"), "none", {}), "demo").files
     assert json.loads(files["engine/llamacpp.json"])["model.path"].startswith(f"{folder}/")
 
 

@@ -7,8 +7,7 @@ import yaml
 from jinja2 import UndefinedError
 
 from appliance.core import paths
-from appliance.machine.facts import Variable
-from appliance.stack.template import render_yaml
+from appliance.core.template import Variable, render_yaml
 
 CONTEXT = {
     "version": "1",
@@ -20,10 +19,11 @@ CONTEXT = {
     "image": "i:1",
     "port": 8000,
     "container_port": 8000,
-    "models": "/models",
-    "container_models": "/models",
+    "user": "10001:10001",
+    "gpu": None,
+    "mounts": [("/srv/models", "/models")],
 }
-QUOTED = ["project", "stack", "preset", "digest", "home", "image", "models", "container_models"]
+QUOTED = ["project", "stack", "preset", "digest", "home", "image", "user"]
 ODD = [
     "a: b",
     "x\n  privileged: true",
@@ -50,6 +50,19 @@ def test_an_odd_value_stays_a_value(key: str, value: str) -> None:
     assert value in _leaves(odd)
 
 
+@pytest.mark.parametrize("value", ODD)
+def test_an_odd_folder_stays_a_folder(value: str) -> None:
+    odd = yaml.safe_load(render_yaml("compose/compose.yaml.j2", CONTEXT | {"mounts": [(value, "/models")]}))
+    assert [mount["source"] for mount in odd["services"]["engine"]["volumes"]] == ["./engine", value]
+
+
+@pytest.mark.parametrize("value", ODD)
+def test_an_odd_value_stays_a_value_in_an_engine_s_config(value: str) -> None:
+    config = {"speculative_config": {"speculative_model_dir": value}, "dtype": value, "list": [value, 1]}
+    text = render_yaml("extra-llm-api/config.yml.j2", {"version": "1", "config": config})
+    assert yaml.safe_load(text) == config
+
+
 def _shape(tree: object) -> object:
     if isinstance(tree, dict):
         return {key: _shape(value) for key, value in tree.items()}
@@ -63,7 +76,9 @@ def _leaves(tree: object) -> list[object]:
 
 
 def test_a_dollar_is_for_compose_only_where_a_variable_was_meant() -> None:
-    text = render_yaml("compose/compose.yaml.j2", CONTEXT | {"models": Variable("${A:?b}"), "image": "a$b"})
+    text = render_yaml(
+        "compose/compose.yaml.j2", CONTEXT | {"mounts": [(Variable("${A:?b}"), "/m")], "image": "a$b"}
+    )
     assert '"${A:?b}"' in text
     assert '"a$$b"' in text
 

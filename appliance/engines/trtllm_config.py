@@ -1,0 +1,127 @@
+"""extra-llm-api-config.yml: everything TensorRT-LLM is told, each value in this one place.
+
+On the command line a value would lose to this file, or win over it, by version (PR #9262, #14812).
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from packaging.version import Version
+
+from appliance.catalog.stack import Stack
+from appliance.core.errors import ConfigFault
+from appliance.engines import trtllm_versions as versions
+from appliance.engines.base import Pair, Place
+
+MOST_TOKENS = 8192  # the engine's own default of max_num_tokens
+
+# Keys of the engine's config that the stack has its own words for; None: nobody sets them.
+OWNED: Mapping[str, str | None] = {
+    "model": "target.model",
+    "max_batch_size": "serve.max_batch_size",
+    "max_seq_len": "serve.max_seq_len",
+    "enable_iter_perf_stats": None,
+    "internal_request_auth_key": None,
+    "backend": None,
+    "speculative_config.decoding_type": "draft.method",
+    "speculative_config.max_draft_len": "draft.k",
+    "speculative_config.speculative_model_dir": "draft.model",
+    "speculative_config.speculative_model": "draft.model",
+}
+WHY_NOBODY = {
+    "enable_iter_perf_stats": "acceptance is counted by it",
+    "internal_request_auth_key": "a secret has no place in a rendered file",
+    "backend": "this appliance serves with the pytorch backend",
+}
+
+
+def config(stack: Stack, pair: Pair, place: Place, version: Version) -> dict[str, Any]:
+    """The whole config, as data. Pure."""
+    ours: dict[str, Any] = {"max_batch_size": stack.serve.max_batch_size}
+    if (length := stack.serve.max_seq_len) is not None:
+        ours["max_seq_len"] = length
+        if length > MOST_TOKENS:
+            ours["max_num_tokens"] = length  # a prompt goes in whole: chunked prefill is off by default
+    if stack.draft.method != "none":
+        ours["speculative_config"] = _speculative(stack, pair, place, version)
+        ours["kv_cache_config"] = {"enable_block_reuse": False}
+    ours["enable_iter_perf_stats"] = True
+    return _merged(ours, stack.trtllm)
+
+
+def _speculative(stack: Stack, pair: Pair, place: Place, version: Version) -> dict[str, Any]:
+    text = stack.engine.version or versions.DEFAULT
+    told: dict[str, Any] = {
+        "decoding_type": versions.decoding_type(stack.draft.method, version, text),
+        "max_draft_len": stack.draft.k,
+        "speculative_model_dir": place.draft,
+    }
+    if layers := head_layers(pair):
+        told["eagle3_layers_to_capture"] = list(layers)
+    if versions.ADVANCED_SAMPLING <= version < versions.ADVANCED_SAMPLING_ENDS:
+        told["allow_advanced_sampling"] = True  # or a request's temperature is not heeded
+    return told
+
+
+def head_layers(pair: Pair) -> tuple[int, ...]:
+    """The target's layers that the head reads, in this engine's numbering; empty where its checkpoint says them."""
+    head = pair.draft.head if pair.draft else None
+    return head.layers.get("trtllm", ()) if head else ()
+
+
+def check_owned(options: Mapping[str, Any]) -> None:
+    """Raises ConfigFault for a key that stands for a setting of the stack: it would be said twice."""
+    for path, ours in OWNED.items():
+        if _has(options, path):
+            raise ConfigFault(
+                f"trtllm.{path} cannot be set",
+                f"it is what {ours} stands for, and each value stands in one place"
+                if ours
+                else WHY_NOBODY[path],
+                f"set {ours} instead" if ours else "leave it out",
+            )
+    for path in ("speculative_config", "kv_cache_config"):
+        if path in options and not isinstance(options[path], Mapping):
+            raise ConfigFault(
+                f"trtllm.{path} cannot be {options[path]}",
+                "it is a section, and the stack has keys in it",
+                "--no-spec takes speculation away"
+                if path == "speculative_config"
+                else f"set trtllm.{path}.KEY",
+            )
+
+
+def check_layers(options: Mapping[str, Any], pair: Pair) -> None:
+    """Raises ConfigFault for layers other than those the head was trained on: it would crash, or draft nonsense."""
+    asked = options.get("speculative_config", {}).get("eagle3_layers_to_capture")
+    right = head_layers(pair)
+    if (
+        asked is None
+        or not right
+        or (isinstance(asked, list) and sorted(map(str, asked)) == sorted(map(str, right)))
+    ):
+        return
+    assert pair.draft is not None
+    raise ConfigFault(
+        f"trtllm.speculative_config.eagle3_layers_to_capture cannot be {asked} with {pair.draft.id}",
+        f"the head was trained on the layers {list(right)}: others crash it, or nothing it drafts is taken",
+        "leave the key out: the right layers are set for this head",
+    )
+
+
+def _has(options: Mapping[str, Any], path: str) -> bool:
+    tree: Any = options
+    for part in path.split("."):
+        if not isinstance(tree, Mapping) or part not in tree:
+            return False
+        tree = tree[part]
+    return True
+
+
+def _merged(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, Any]:
+    """`theirs` over `ours`, section by section."""
+    merged = dict(ours)
+    for key, value in theirs.items():
+        both = isinstance(value, Mapping) and isinstance(merged.get(key), Mapping)
+        merged[key] = _merged(merged[key], value) if both else value
+    return merged

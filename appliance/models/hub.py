@@ -1,0 +1,64 @@
+"""Models in the Hugging Face cache: which revision is there, and is it whole."""
+
+import json
+from pathlib import Path
+
+from appliance.catalog.entries import HubSource
+from appliance.core.errors import FetchFault
+from appliance.models.place import hub_folder
+
+WEIGHTS = ("*.safetensors",)
+INDEX = "model.safetensors.index.json"
+
+
+def main_revision(source: HubSource, hub: Path) -> str | None:
+    """The revision that refs/main of a model here names; None where there is none."""
+    try:
+        text = (hub / hub_folder(source.repo) / "refs" / "main").read_text(encoding="ascii").strip()
+    except (OSError, ValueError):
+        return None
+    return text or None
+
+
+def check_snapshot(source: HubSource, hub: Path) -> None:
+    """Raises FetchFault, with the command that gets it, where its snapshot is not
+    there or not whole: a link that leads nowhere, a shard that the index names and nobody fetched."""
+    folder = hub / hub_folder(source.repo)
+    revision = source.revision or main_revision(source, hub)
+    if revision is None:
+        raise _absent(source, f"{folder} has no refs/main" if folder.is_dir() else f"there is no {folder}")
+    snapshot = folder / "snapshots" / revision
+    lacks = _lacking(snapshot)
+    if lacks:
+        raise _absent(source, f"{snapshot} lacks {lacks}")
+
+
+def _lacking(snapshot: Path) -> str | None:
+    """The first thing that keeps a snapshot from being loaded; None where it is whole."""
+    if not (snapshot / "config.json").is_file():
+        return "config.json"
+    dangling = next(
+        (file for file in sorted(snapshot.rglob("*")) if file.is_symlink() and not file.exists()), None
+    )
+    if dangling:
+        return f"the content of {dangling.name}"
+    index = snapshot / INDEX
+    if index.is_file():
+        try:
+            shards = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
+        except (ValueError, KeyError, AttributeError):
+            return f"a readable {INDEX}"
+        return next((shard for shard in sorted(map(str, shards)) if not (snapshot / shard).is_file()), None)
+    return None if any(any(snapshot.glob(pattern)) for pattern in WEIGHTS) else "weights (*.safetensors)"
+
+
+def _absent(source: HubSource, why: str) -> FetchFault:
+    return FetchFault(f"the model {source.repo} is not here", why, f"get it: {download(source)}")
+
+
+def download(source: HubSource) -> str:
+    """The command that fetches what an engine reads of a repository, and no more."""
+    words = ["hf download", source.repo]
+    words += [f"--revision {source.revision}"] if source.revision else []
+    words += [f"--exclude '{pattern}'" for pattern in source.unneeded]
+    return " ".join(words)

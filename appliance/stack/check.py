@@ -1,0 +1,99 @@
+"""Whether a stack can be: its models, made for one another, and an engine of a version that serves them."""
+
+from appliance import engines
+from appliance.catalog.entries import Entry, HubSource, load_entry
+from appliance.catalog.stack import Stack
+from appliance.core.errors import ConfigFault
+from appliance.engines.base import Pair
+
+
+def pair_of(stack: Stack) -> Pair:
+    """The models of a stack. Raises ConfigFault on one that the catalog does not have."""
+    draft = load_entry(stack.draft.model) if stack.draft.model else None
+    return Pair(load_entry(stack.target.model), draft)
+
+
+def check(stack: Stack) -> tuple[str, ...]:
+    """Warnings about a stack. Raises ConfigFault, with the way out, for one that cannot be."""
+    pair, engine = pair_of(stack), engines.get(stack.engine.name)
+    warnings = []
+    for entry in (pair.target, *([pair.draft] if pair.draft else [])):
+        _check_format(entry, engine)
+        warnings += _check_context(stack, entry)
+    if pair.draft:
+        _check_kind(stack, pair.draft)
+        warnings += _check_made_for(stack, pair.target, pair.draft)
+    return (*warnings, *_unpinned(pair), *engine.check(stack, pair))
+
+
+def _unpinned(pair: Pair) -> list[str]:
+    """The catalog knows no revision that it did not read at the hub."""
+    found = [
+        entry.source.repo
+        for entry in (pair.target, pair.draft)
+        if entry and isinstance(entry.source, HubSource) and entry.source.revision is None
+    ]
+    return (
+        [f"no revision is pinned for {' and '.join(found)}: what lies in the cache is served"]
+        if found
+        else []
+    )
+
+
+def _check_format(entry: Entry, engine: engines.Engine) -> None:
+    if entry.format not in engine.formats:
+        raise ConfigFault(
+            f"the engine {engine.name} cannot read {entry.id}",
+            f"the model is {entry.format}, the engine reads {' and '.join(engine.formats)}",
+            "choose another engine.name, or another model",
+        )
+
+
+def _check_context(stack: Stack, entry: Entry) -> list[str]:
+    asked, most = stack.serve.max_seq_len, entry.context_length
+    if asked is None or most is None or asked <= most:
+        return []
+    raise ConfigFault(
+        f"serve.max_seq_len {asked} is more than {entry.id} can do",
+        f"it was made for {most} tokens",
+        f"set serve.max_seq_len to {most} or less",
+    )
+
+
+def _check_kind(stack: Stack, draft: Entry) -> None:
+    """A head drafts from the target's hidden states, a model from text: neither can take the other's place."""
+    method, head = stack.draft.method, draft.head
+    kind = head.method if head else "draft-target"
+    if kind != method:
+        what = "a head" if kind == "eagle3" else "a model of its own"
+        raise ConfigFault(
+            f"{draft.id} cannot draft by {method}",
+            f"it is {what}: it drafts by {kind}",
+            f"set draft.method={kind}, or choose another draft (`spark-spec heads` lists the heads)",
+        )
+
+
+def _check_made_for(stack: Stack, target: Entry, draft: Entry) -> list[str]:
+    """What the draft's publisher says it is for: breaking it gives wrong layers or tokens that are never taken."""
+    head = draft.head
+    if head is None:
+        return []
+    if head.target not in (target.id, target.name):
+        raise ConfigFault(
+            f"{draft.id} was not made for {target.id}",
+            f"it drafts for {head.target}",
+            "choose a draft made for this target: `spark-spec heads`",
+        )
+    k = stack.draft.k or 0
+    if head.k_most is not None and k > head.k_most:
+        raise ConfigFault(
+            f"draft.k {k} is more than {draft.id} was made for",
+            f"it drafts at most {head.k_most}; what lies beyond is guessed badly and costs time",
+            f"set draft.k={head.k_most}, or choose another head: `spark-spec heads`",
+        )
+    if stack.engine.name not in head.engines:
+        return [
+            f"{draft.id} was published for {' and '.join(head.engines)}, not for {stack.engine.name}: "
+            "verify that its drafts are accepted"
+        ]
+    return []
