@@ -46,7 +46,10 @@ def config(stack: Stack, pair: Pair, place: Place, version: Version) -> dict[str
         ours["speculative_config"] = _speculative(stack, pair, place, version)
         ours["kv_cache_config"] = {"enable_block_reuse": False}
     ours["enable_iter_perf_stats"] = True
-    return _merged(ours, stack.trtllm)
+    theirs = dict(stack.trtllm)
+    if stack.draft.method == "none":
+        theirs.pop("speculative_config", None)  # a preset's, which --no-spec takes away with its draft
+    return _merged(ours, theirs)
 
 
 def _speculative(stack: Stack, pair: Pair, place: Place, version: Version) -> dict[str, Any]:

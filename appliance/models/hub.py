@@ -7,7 +7,7 @@ from appliance.catalog.entries import HubSource
 from appliance.core.errors import FetchFault
 from appliance.models.place import hub_folder
 
-WEIGHTS = ("*.safetensors",)
+WEIGHTS = ("*.safetensors", "*.bin")
 INDEX = "model.safetensors.index.json"
 
 
@@ -49,7 +49,7 @@ def _lacking(snapshot: Path) -> str | None:
         except (ValueError, KeyError, AttributeError):
             return f"a readable {INDEX}"
         return next((shard for shard in sorted(map(str, shards)) if not (snapshot / shard).is_file()), None)
-    return None if any(any(snapshot.glob(pattern)) for pattern in WEIGHTS) else "weights (*.safetensors)"
+    return None if any(any(snapshot.glob(pattern)) for pattern in WEIGHTS) else "weights"
 
 
 def _absent(source: HubSource, why: str) -> FetchFault:

@@ -20,8 +20,8 @@ GUIDE = REFERENCE / "model-optimizer-speculative-decoding-readme.txt"
 SPARK = [name for name in names() if not name.startswith("demo")]
 CAPPED = [name for name in SPARK if not name.endswith("-original")]
 TWINS = {
-    "gpt-oss-120b-baseline": ("eagle3", "eagle3-v3"),
-    "llama-3.3-70b-baseline": ("draft-target",),
+    "eagle3-baseline": ("eagle3", "eagle3-v3"),
+    "draft-target-baseline": ("draft-target",),
 }
 
 
@@ -33,7 +33,7 @@ def test_the_presets_that_were_promised_are_there() -> None:
     assert set(SPARK) == {
         *("eagle3", "eagle3-original", "eagle3-v3", "eagle3-70b", "eagle3-vllm", "eagle3-sglang"),
         *("draft-target", "draft-target-original", "draft-target-vllm", "head-default"),
-        *("gpt-oss-120b-baseline", "llama-3.3-70b-baseline"),
+        *("eagle3-baseline", "draft-target-baseline"),
     }
 
 

@@ -56,7 +56,7 @@ def test_a_bad_stack_name_is_one_clear_error_before_any_work(
 def test_an_own_preset_whose_file_name_is_no_stack_name_needs_a_name(cli: Cli, tmp_path: Path) -> None:
     path = tmp_path / "My.Proj.yaml"
     path.write_text(
-        "title: Mine\nstack: {engine: llamacpp, target: {model: smollm2-135m-instruct}, serve: {name: x}}\n"
+        "title: Mine\nstack: {engine: {name: llamacpp}, target: {model: smollm2-135m-instruct}, serve: {name: x}}\n"
     )
     done = cli("render", str(path), "-o", str(tmp_path / "out"))
     assert done.returncode == 2

@@ -21,7 +21,13 @@ LLAMA = "spark-spec/serve-llamacpp"
 LABEL = "standin.content"
 JUDGE = ("attr", "attrs", "click", "jsonschema", "jsonschema_specifications", "referencing", "rpds", "yaml")
 JUDGE_FILES = ("typing_extensions.py",)
-FACTS = ("serve-cli.json", "serve-config-1.4.json", "decoding-1.2.1.json", "vllm-serve.json", "sglang-serve.json")
+FACTS = (
+    "serve-cli.json",
+    "serve-config-1.4.json",
+    "decoding-1.2.1.json",
+    "vllm-serve.json",
+    "sglang-serve.json",
+)
 COMMANDS = {"trtllm": ("trtllm-serve",), "vllm": ("vllm",), "sglang": ("sglang",)}
 VERSIONS = {
     "trtllm": ("spark-single-gpu-dev", "1.2.1", "1.3.0rc12", "1.4.0rc0"),
@@ -58,12 +64,18 @@ def _common(models: Path, context: Path) -> str:
         raise FileNotFoundError(f"no target or no draft in {models}: `spark-spec up demo` gets them")
     site = Path(sysconfig.get_path("purelib"))
     for name in JUDGE:
-        shutil.copytree(site / name, context / "site" / name, ignore=shutil.ignore_patterns("__pycache__", "tests"))
+        shutil.copytree(
+            site / name, context / "site" / name, ignore=shutil.ignore_patterns("__pycache__", "tests")
+        )
     for pattern in (*JUDGE_FILES, "rpds_py-*.dist-info", "jsonschema-*.dist-info", "click-*.dist-info"):
         for path in site.glob(pattern):
             place = context / "site" / path.name
             shutil.copytree(path, place) if path.is_dir() else shutil.copy(path, place)
-    content = _digest(context, HERE / "common.Dockerfile", *(f"{p.name} {p.stat().st_size}" for p in (targets[0], drafts[0])))
+    content = _digest(
+        context,
+        HERE / "common.Dockerfile",
+        *(f"{p.name} {p.stat().st_size}" for p in (targets[0], drafts[0])),
+    )
     reference = f"{REPOSITORY}/common:{content[:12]}"
     if _label(reference) != content:  # the models are many: copied only for a build
         (context / "models").mkdir()
@@ -121,7 +133,9 @@ def _digest(folder: Path, *more: str | Path) -> str:
     found = hashlib.sha256()
     for path in sorted(folder.rglob("*")):
         if path.is_file():
-            found.update(f"{path.relative_to(folder)}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
+            found.update(
+                f"{path.relative_to(folder)}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode()
+            )
     for one in more:
         found.update(one.read_bytes() if isinstance(one, Path) else one.encode())
     return found.hexdigest()

@@ -63,7 +63,9 @@ class Engine:
         return Reply(503)
 
     def error(self, status: int, message: str, kind: str = "BadRequestError") -> Reply:
-        return Reply(status, {"object": "error", "message": message, "type": kind, "param": None, "code": status})
+        return Reply(
+            status, {"object": "error", "message": message, "type": kind, "param": None, "code": status}
+        )
 
     def refuse(self, path: str, request: dict[str, Any]) -> Reply | None:
         """What it says to a request that it will not answer."""
@@ -78,7 +80,9 @@ class Engine:
         """The key that requests must carry."""
         return None
 
-    def decorate(self, body: dict[str, Any], drafting: Drafting | None, request: dict[str, Any]) -> dict[str, Any]:
+    def decorate(
+        self, body: dict[str, Any], drafting: Drafting | None, request: dict[str, Any]
+    ) -> dict[str, Any]:
         """Its own fields in an answer or a chunk. `drafting` is known in the last ones only."""
         return body
 
@@ -96,7 +100,10 @@ class Engine:
         return {"id": f"{kind}-{uuid.uuid4().hex}", "created": int(time.time()), "model": self.names[0]}
 
     def models(self, owner: str) -> Reply:
-        entries = [{"id": name, "object": "model", "created": int(time.time()), "owned_by": owner} for name in self.names]
+        entries = [
+            {"id": name, "object": "model", "created": int(time.time()), "owned_by": owner}
+            for name in self.names
+        ]
         return Reply(200, {"object": "list", "data": entries})
 
     def note_made_up(self, tokens: int) -> None:

@@ -60,7 +60,9 @@ def read_config(folder: Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise Refused(f"OSError: {folder} does not appear to have a file named config.json.") from None
     except (OSError, ValueError) as error:
-        raise Refused(f"OSError: It looks like the config file at '{path}' is not a valid JSON file: {error}") from None
+        raise Refused(
+            f"OSError: It looks like the config file at '{path}' is not a valid JSON file: {error}"
+        ) from None
     assert isinstance(config, dict)
     return config
 
@@ -82,13 +84,19 @@ def _tensors(path: Path) -> int:
         with path.open("rb") as file:
             (length,) = struct.unpack("<Q", file.read(8))
             header = json.loads(file.read(length))
-        end = max((entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"), default=0)
+        end = max(
+            (entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"), default=0
+        )
     except (struct.error, ValueError, KeyError, TypeError) as error:
-        raise Refused(f"safetensors_rust.SafetensorError: Error while deserializing header: {error} ({path})") from None
+        raise Refused(
+            f"safetensors_rust.SafetensorError: Error while deserializing header: {error} ({path})"
+        ) from None
     except OSError as error:
         raise Refused(f"{type(error).__name__}: {error}") from None
     if 8 + length + end > size:
-        raise Refused("safetensors_rust.SafetensorError: Error while deserializing header: MetadataIncompleteBuffer")
+        raise Refused(
+            "safetensors_rust.SafetensorError: Error while deserializing header: MetadataIncompleteBuffer"
+        )
     return sum(1 for name in header if name != "__metadata__")
 
 

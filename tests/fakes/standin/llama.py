@@ -77,7 +77,9 @@ class Llama:
 
     def counters(self) -> dict[str, float]:
         """Its counters by name, without the prefix; those of a position as `name 0`, `name 1`, …"""
-        found = re.findall(r'^llamacpp:(\w+)(?:\{position="(\d+)"\})? (\S+)$', self.ask("GET", "/metrics")[1].decode(), re.M)
+        found = re.findall(
+            r'^llamacpp:(\w+)(?:\{position="(\d+)"\})? (\S+)$', self.ask("GET", "/metrics")[1].decode(), re.M
+        )
         return {f"{name} {position}".strip(): float(value) for name, position, value in found}
 
     def kill(self) -> None:

@@ -35,7 +35,9 @@ def made_up(mood: str, request: dict[str, Any], calls_tools: bool) -> Answer | N
         return None
     if mood == "empty-tools":
         return Answer((), "stop", empty_calls=True)
-    return Answer((), "tool_calls", call=tool_call(tools, request.get("tool_choice"))) if calls_tools else None
+    return (
+        Answer((), "tool_calls", call=tool_call(tools, request.get("tool_choice"))) if calls_tools else None
+    )
 
 
 def tool_call(tools: list[dict[str, Any]], choice: Any) -> dict[str, Any]:
@@ -78,11 +80,19 @@ def whole(answer: Answer, chat: bool, head: dict[str, Any]) -> dict[str, Any]:
     text = "".join(answer.pieces)
     message: dict[str, Any] = {"role": "assistant", "content": text}
     if answer.call or answer.empty_calls:
-        message |= {"content": "" if answer.empty_calls else None, "tool_calls": [answer.call] if answer.call else []}
+        message |= {
+            "content": "" if answer.empty_calls else None,
+            "tool_calls": [answer.call] if answer.call else [],
+        }
     choice = {"index": 0, "finish_reason": answer.finish} | ({"message": message} if chat else {"text": text})
     count = max(1, len(answer.pieces))
     usage = {"prompt_tokens": 8, "completion_tokens": count, "total_tokens": 8 + count}
-    return {**head, "object": "chat.completion" if chat else "text_completion", "choices": [choice], "usage": usage}
+    return {
+        **head,
+        "object": "chat.completion" if chat else "text_completion",
+        "choices": [choice],
+        "usage": usage,
+    }
 
 
 def streamed(answer: Answer, chat: bool, head: dict[str, Any], usage: bool) -> Iterator[dict[str, Any]]:
@@ -100,7 +110,9 @@ def streamed(answer: Answer, chat: bool, head: dict[str, Any], usage: bool) -> I
         yield chunk({"content": piece})
     if answer.call:
         name, arguments = answer.call["function"]["name"], answer.call["function"]["arguments"]
-        yield chunk({"tool_calls": [{**answer.call, "index": 0, "function": {"name": name, "arguments": ""}}]})
+        yield chunk(
+            {"tool_calls": [{**answer.call, "index": 0, "function": {"name": name, "arguments": ""}}]}
+        )
         yield chunk({"tool_calls": [{"index": 0, "function": {"arguments": arguments}}]})
     yield chunk({}, answer.finish)
     if usage:

@@ -93,7 +93,9 @@ def parser(prog: str, usage: str, options: Iterable[dict[str, Any]]) -> argparse
         if action in ("flag", "pair"):
             words |= {"action": "store_true"} if action == "flag" else {"action": _Pair, "nargs": 0}
         else:
-            words |= {"type": converter(kind)} | {k: option[k] for k in ("choices", "nargs", "const") if k in option}
+            words |= {"type": converter(kind)} | {
+                k: option[k] for k in ("choices", "nargs", "const") if k in option
+            }
             words |= {"action": "append", "default": []} if action == "append" else {}
         made.add_argument(*option["flags"], **words)
     return made

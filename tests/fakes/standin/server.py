@@ -105,7 +105,9 @@ class Handler(BaseHTTPRequestHandler):
         engine = self.server.engine
         with engine.lock:
             engine.waiting += 1
-        while not (select.select([self.connection], [], [], 0.2)[0] and not self.connection.recv(1, socket.MSG_PEEK)):
+        while not (
+            select.select([self.connection], [], [], 0.2)[0] and not self.connection.recv(1, socket.MSG_PEEK)
+        ):
             time.sleep(0.05)
         with engine.lock:
             engine.waiting -= 1
@@ -178,7 +180,9 @@ def _split(body: dict[str, Any], head: dict[str, Any]) -> Said:
     kept = {key: value for key, value in body.items() if key not in LLAMAS_OWN} | head
     if not timings:
         return kept, None
-    return kept, Drafting(timings["predicted_n"], timings.get("draft_n", 0), timings.get("draft_n_accepted", 0))
+    return kept, Drafting(
+        timings["predicted_n"], timings.get("draft_n", 0), timings.get("draft_n_accepted", 0)
+    )
 
 
 def _chunks(response: http.client.HTTPResponse, head: dict[str, Any]) -> Iterator[Said]:

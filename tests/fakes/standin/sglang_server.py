@@ -56,7 +56,9 @@ def _engine(parsed: dict[str, Any]) -> SgLang:
     hub.read_tokenizer(folder)
     steps = speculation(parsed, config)
     if steps and parsed["speculative_draft_model_path"]:
-        draft = hub.resolve(parsed["speculative_draft_model_path"], parsed["speculative_draft_model_revision"])
+        draft = hub.resolve(
+            parsed["speculative_draft_model_path"], parsed["speculative_draft_model_revision"]
+        )
         hub.read_config(draft)
         hub.read_weights(draft)
     return SgLang([name], steps, read_plan(folder), parsed)
@@ -70,7 +72,9 @@ def speculation(parsed: dict[str, Any], config: dict[str, Any]) -> int:
         return 0
     if algorithm not in facts["algorithms"]:
         raise Refused(f"ValueError: Unknown speculative algorithm: {parsed['speculative_algorithm']}")
-    steps, topk, tokens = (parsed[f"speculative_{name}"] for name in ("num_steps", "eagle_topk", "num_draft_tokens"))
+    steps, topk, tokens = (
+        parsed[f"speculative_{name}"] for name in ("num_steps", "eagle_topk", "num_draft_tokens")
+    )
     draft = parsed["speculative_draft_model_path"]
     if algorithm in EAGLES:
         if draft is None:
@@ -80,21 +84,35 @@ def speculation(parsed: dict[str, Any], config: dict[str, Any]) -> int:
                 raise Refused("AssertionError")
             name = (config.get("architectures") or ["other"])[0]
             auto = facts["auto_params"]
-            steps, topk, tokens = auto["STANDALONE" if algorithm == "STANDALONE" else name if name in auto else "other"]
+            steps, topk, tokens = auto[
+                "STANDALONE" if algorithm == "STANDALONE" else name if name in auto else "other"
+            ]
         if topk is None:
             raise Refused("TypeError: '>' not supported between instances of 'NoneType' and 'int'")
         if topk == 1 and tokens != steps + 1:
-            say("speculative_num_draft_tokens is adjusted to speculative_num_steps + 1 when speculative_eagle_topk == 1")
+            say(
+                "speculative_num_draft_tokens is adjusted to speculative_num_steps + 1 when speculative_eagle_topk == 1"
+            )
         elif topk > 1 and tokens is None:
             raise Refused("TypeError: unsupported operand type(s) for -: 'NoneType' and 'int'")
-        if topk > 1 and (parsed["page_size"] or 1) > 1 and parsed["attention_backend"] not in ("flashinfer", "fa3", "triton"):
-            raise Refused("ValueError: speculative_eagle_topk > 1 with page_size > 1 is unstable and produces incorrect results for paged attention backends.")
+        if (
+            topk > 1
+            and (parsed["page_size"] or 1) > 1
+            and parsed["attention_backend"] not in ("flashinfer", "fa3", "triton")
+        ):
+            raise Refused(
+                "ValueError: speculative_eagle_topk > 1 with page_size > 1 is unstable and produces incorrect results for paged attention backends."
+            )
         if steps < 1:
             raise Refused(f"AssertionError: speculative_num_steps must be positive: {steps}")
     elif algorithm in ("DFLASH", "DSPARK") and draft is None:
-        raise Refused(f"ValueError: {algorithm} speculative decoding requires setting --speculative-draft-model-path.")
+        raise Refused(
+            f"ValueError: {algorithm} speculative decoding requires setting --speculative-draft-model-path."
+        )
     if parsed["speculative_use_rejection_sampling"] and (algorithm not in EAGLES[:3] or topk != 1):
-        raise Refused("ValueError: rejection sampling needs EAGLE, EAGLE3 or NEXTN with speculative_eagle_topk 1")
+        raise Refused(
+            "ValueError: rejection sampling needs EAGLE, EAGLE3 or NEXTN with speculative_eagle_topk 1"
+        )
     if (parsed["pp_size"] or 1) > 1:
         raise Refused(f"ValueError: {algorithm} speculative decoding does not support pipeline parallelism")
     return int(steps or (tokens or 12) - 1)

@@ -40,7 +40,9 @@ class SgLang(Engine):
     def calls_tools(self, _request: dict[str, Any]) -> bool:
         return bool(self.options["tool_call_parser"])
 
-    def decorate(self, body: dict[str, Any], drafting: Drafting | None, request: dict[str, Any]) -> dict[str, Any]:
+    def decorate(
+        self, body: dict[str, Any], drafting: Drafting | None, request: dict[str, Any]
+    ) -> dict[str, Any]:
         if drafting and self.draft_len and request.get("return_spec_tokens_details"):
             body["sglext"] = {
                 "spec_tokens_details": {
@@ -65,13 +67,18 @@ class SgLang(Engine):
             values |= {"spec_num_steps": ("gauge", float(self.draft_len))}
         else:
             del values["spec_verify_calls_total"]
-        lines = [f"# TYPE sglang:{name} {kind}\nsglang:{name}{{{labels}}} {value}" for name, (kind, value) in values.items()]
+        lines = [
+            f"# TYPE sglang:{name} {kind}\nsglang:{name}{{{labels}}} {value}"
+            for name, (kind, value) in values.items()
+        ]
         return "\n".join(lines) + "\n"
 
     def _last_interval(self, now: dict[str, float]) -> tuple[float, float]:
         """Mean acceptance length and rate since they were last looked at; as before where nothing was drafted."""
         with self.lock:
-            names = [f"spec_decode_num_{name}_total" for name in ("drafts", "draft_tokens", "accepted_tokens")]
+            names = [
+                f"spec_decode_num_{name}_total" for name in ("drafts", "draft_tokens", "accepted_tokens")
+            ]
             steps, drafted, accepted = (now.get(name, 0) - self.seen.get(name, 0) for name in names)
             if steps and drafted:
                 self.seen, self.last = now, (1 + accepted / steps, accepted / drafted)

@@ -15,7 +15,14 @@ STALL_AT = "stall"
 
 
 def run(
-    engine: Engine, host: str, port: int, *, loading: Sequence[str], loaded: Sequence[str], at_ready: Sequence[str], code: int
+    engine: Engine,
+    host: str,
+    port: int,
+    *,
+    loading: Sequence[str],
+    loaded: Sequence[str],
+    at_ready: Sequence[str],
+    code: int,
 ) -> NoReturn:
     """Load, listen, start, serve. `code` is the exit code at SIGTERM. OSError if the port is taken."""
     plan = engine.plan

@@ -36,7 +36,13 @@ class Words:
             return super().parse_args(ctx, args)  # type: ignore[misc, no-any-return]
         except click.NoSuchOption as error:
             near = sorted(error.possibilities or ())
-            hint = f" Did you mean {near[0]}?" if len(near) == 1 else f" (Possible options: {', '.join(near)})" if near else ""
+            hint = (
+                f" Did you mean {near[0]}?"
+                if len(near) == 1
+                else f" (Possible options: {', '.join(near)})"
+                if near
+                else ""
+            )
             raise click.UsageError(f"No such option: {error.option_name}{hint}", ctx) from None
 
 
@@ -64,9 +70,19 @@ def _click_options(known: dict[str, dict[str, Any]]) -> list[click.Parameter]:
             flags = [f"{next(f for f in flags if f not in pair)}/{pair[0]}"] if pair else flags
             made.append(click.Option([*flags, name], is_flag=True, default=option["default"]))
             continue
-        kind = click.Choice(option["choices"]) if option["type"] == "Choice" else KINDS.get(option["type"], click.Path(exists=True))
+        kind = (
+            click.Choice(option["choices"])
+            if option["type"] == "Choice"
+            else KINDS.get(option["type"], click.Path(exists=True))
+        )
         made.append(
-            click.Option([*flags, name], type=kind, default=option["default"], multiple=option["multiple"], required=option["required"])
+            click.Option(
+                [*flags, name],
+                type=kind,
+                default=option["default"],
+                multiple=option["multiple"],
+                required=option["required"],
+            )
         )
     return made
 
@@ -125,7 +141,9 @@ def _engine(model: str, given: dict[str, Any]) -> TrtLlm:
     hub.read_tokenizer(folder)
     read_draft(current, config)
     names = [given.get("served_model_name") or model]
-    return TrtLlm(names, draft_len(config), read_plan(folder), current, config, architecture, given.get("tool_parser"))
+    return TrtLlm(
+        names, draft_len(config), read_plan(folder), current, config, architecture, given.get("tool_parser")
+    )
 
 
 def _twice_in_argv(current: str) -> list[str]:

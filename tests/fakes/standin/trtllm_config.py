@@ -43,7 +43,9 @@ def read(path: Path) -> tuple[dict[str, Any], list[str]]:
 
 def judge(version: str, config: dict[str, Any]) -> None:
     """Raises Refused where this version of the engine would."""
-    found = problems({key: value for key, value in config.items() if key != SPECULATION}, _without_speculation(version))
+    found = problems(
+        {key: value for key, value in config.items() if key != SPECULATION}, _without_speculation(version)
+    )
     found += _speculation(version, config.get(SPECULATION))
     if not found and version == V14:
         # The facts' schema, unchanged, has the last word.
@@ -71,7 +73,14 @@ def _speculation(version: str, spec: Any) -> list[str]:
         return [problem([SPECULATION], "union_tag_not_found", text, spec)]
     if tag not in known:
         text = f"Input tag '{tag}' found using 'decoding_type' does not match any of the expected tags: "
-        return [problem([SPECULATION], "union_tag_invalid", text + ", ".join(f"'{one}'" for one in sorted(known)), spec)]
+        return [
+            problem(
+                [SPECULATION],
+                "union_tag_invalid",
+                text + ", ".join(f"'{one}'" for one in sorted(known)),
+                spec,
+            )
+        ]
     whole = schema(version)
     return problems(spec, {**whole["$defs"][known[tag]], "$defs": whole["$defs"]}, (SPECULATION, tag))
 
@@ -94,7 +103,9 @@ def _rules(version: str, config: dict[str, Any]) -> list[str]:
         found.append("max_concurrency and draft_len_schedule are mutually exclusive")
     sizes, largest = graphs.get("batch_sizes"), graphs.get("max_batch_size") or 0
     if sizes and largest and (version in (SPARK, V12) or max(sizes) != largest):
-        found.append("Please don't set both cuda_graph_config.batch_sizes and cuda_graph_config.max_batch_size")
+        found.append(
+            "Please don't set both cuda_graph_config.batch_sizes and cuda_graph_config.max_batch_size"
+        )
     if spec and (config.get("pipeline_parallel_size") or 1) > 1 and version in (RC12, V14):
         found.append("Speculative decoding is not supported with pipeline parallelism")
     return [problem([], "value_error", f"Value error, {text}", config) for text in found]

@@ -41,7 +41,9 @@ class TrtLlm(Engine):
     ) -> None:  # fmt: skip
         super().__init__(names, draft_len, plan)
         self.version, self.config, self.tool_parser = version, config, tool_parser
-        self.harmony = architecture.get("model_type") == "gpt_oss" and os.environ.get("DISABLE_HARMONY_ADAPTER") != "1"
+        self.harmony = (
+            architecture.get("model_type") == "gpt_oss" and os.environ.get("DISABLE_HARMONY_ADAPTER") != "1"
+        )
         self.greedy = greedy_only(version, config)
         self.seen: dict[str, float] = {}
         self.iteration = 0
@@ -77,7 +79,9 @@ class TrtLlm(Engine):
         if self.draft_len and self.version == V14 and any(request.get(name) for name in PENALTIES):
             spec = self.config["speculative_config"]
             if not spec.get("enable_penalty"):
-                return self.error(400, "penalties are not supported with one-model speculative decoding; set enable_penalty")
+                return self.error(
+                    400, "penalties are not supported with one-model speculative decoding; set enable_penalty"
+                )
         if self.harmony and path == "/v1/chat/completions":
             folder = Path(os.environ.get("TIKTOKEN_ENCODINGS_BASE") or "/nonexistent")
             if not folder.is_absolute() or not all((folder / name).is_file() for name in VOCABULARY):
@@ -90,7 +94,9 @@ class TrtLlm(Engine):
     def adapt(self, request: dict[str, Any]) -> dict[str, Any]:
         return super().adapt(request) | ({"temperature": 0} if self.greedy else {})
 
-    def decorate(self, body: dict[str, Any], drafting: Drafting | None, request: dict[str, Any]) -> dict[str, Any]:
+    def decorate(
+        self, body: dict[str, Any], drafting: Drafting | None, request: dict[str, Any]
+    ) -> dict[str, Any]:
         for choice in body.get("choices", ()):
             choice["avg_decoded_tokens_per_iter"] = drafting.tokens / drafting.steps if drafting else None
             choice["disaggregated_params"] = None
@@ -109,7 +115,9 @@ class TrtLlm(Engine):
             now = self.counters()
             names = ("n_decode_total", "spec_decode_num_drafts_total", "spec_decode_num_draft_tokens_total",
                      "spec_decode_num_accepted_tokens_total", "tokens_predicted_total")  # fmt: skip
-            decodes, steps, drafted, accepted, tokens = (int(now.get(n, 0) - self.seen.get(n, 0)) for n in names)
+            decodes, steps, drafted, accepted, tokens = (
+                int(now.get(n, 0) - self.seen.get(n, 0)) for n in names
+            )
             self.seen = now
             count = max(decodes, steps, 1 if tokens else 0)
             first = self.iteration
@@ -121,7 +129,9 @@ class TrtLlm(Engine):
         ]
         return stats[-int(self.config.get("max_stats_len") or MOST_STATS) :]
 
-    def _stats(self, iteration: int, active: int, drafted: int, accepted: int, speculated: bool) -> dict[str, Any]:
+    def _stats(
+        self, iteration: int, active: int, drafted: int, accepted: int, speculated: bool
+    ) -> dict[str, Any]:
         spec = {
             "numDraftTokens": drafted, "numAcceptedTokens": accepted, "numRequestsWithDraftTokens": int(speculated),
             "acceptanceLength": 1.0 + accepted if speculated else 0.0, "iterLatencyMS": 0.0, "draftOverhead": 0.0,

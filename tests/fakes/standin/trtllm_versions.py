@@ -16,7 +16,12 @@ VERSIONS = (SPARK, V12, RC12, V14)
 TAGS_11 = ("MTP", "Medusa", "Eagle", "Lookahead", "NGram", "DraftTarget", "UserProvided", "AUTO")
 # Keys of the 1.4 schema that came after 1.3.0rc12, by class ("" is the top level).
 LATER = {
-    "": ("per_request_spec_decode_stats", "perf_metrics_output_dir", "num_serve_frontends", "generation_config"),
+    "": (
+        "per_request_spec_decode_stats",
+        "perf_metrics_output_dir",
+        "num_serve_frontends",
+        "generation_config",
+    ),
     "KvCacheConfig": ("disk_cache_size", "disk_cache_path", "disk_prefetch_num_reqs"),
 }
 LATER_DECODING = ("advanced_sampling_mode", "enable_penalty", "moe_backend")
@@ -100,7 +105,11 @@ def _between() -> dict[str, Any]:
 def _walked(of: str) -> dict[str, Any]:
     """A schema out of the facts of 1.2.1, without what 1.1 lacked where it is that."""
     facts = load("decoding-1.2.1.json")
-    defs = {name: _object(one["fields"], facts) for name, one in facts.items() if isinstance(one, dict) and "fields" in one}
+    defs = {
+        name: _object(one["fields"], facts)
+        for name, one in facts.items()
+        if isinstance(one, dict) and "fields" in one
+    }
     base = defs["DecodingBaseConfig"]["properties"]
     base["speculative_model_dir"] = base["speculative_model"]
     if of == SPARK:
@@ -127,7 +136,11 @@ def _object(fields: dict[str, Any], facts: dict[str, Any]) -> dict[str, Any]:
 
 
 def _field(field: dict[str, Any], facts: dict[str, Any]) -> dict[str, Any]:
-    kept = {key: field[key] for key in field if key in ("type", "enum", "items", "minimum", "maximum", "exclusiveMinimum")}
+    kept = {
+        key: field[key]
+        for key in field
+        if key in ("type", "enum", "items", "minimum", "maximum", "exclusiveMinimum")
+    }
     if "known_values" in field:
         kept["enum"] = field["known_values"]
     name = field.get("class")

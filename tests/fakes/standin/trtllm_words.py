@@ -32,9 +32,10 @@ def problem(place: Iterable[Any], kind: str, text: str, value: Any) -> str:
     shape = type(value).__name__
     shown = shown if isinstance(shown, str) and shown is not value else repr(shown)
     return (
-        f"{where}\n" if where else ""
-    ) + f"  {text} [type={kind}, input_value={shown}, input_type={'NoneType' if value is None else shape}]\n" \
+        (f"{where}\n" if where else "")
+        + f"  {text} [type={kind}, input_value={shown}, input_type={'NoneType' if value is None else shape}]\n"
         f"    For further information visit https://errors.pydantic.dev/2.12/v/{kind}"
+    )
 
 
 def heading(problems: list[str], name: str = "TorchLlmArgs") -> str:
@@ -59,7 +60,9 @@ def _leaves(error: ValidationError) -> Iterator[ValidationError]:
     branches: dict[Any, list[ValidationError]] = {}
     for inner in error.context or ():
         branches.setdefault(inner.schema_path[0], []).append(inner)
-    meant = [b for b in branches.values() if not any(e.validator == "type" and e.path == error.path for e in b)]
+    meant = [
+        b for b in branches.values() if not any(e.validator == "type" and e.path == error.path for e in b)
+    ]
     meant = [b for b in meant if not all(not e.relative_path and e.validator == "type" for e in b)]
     if not meant:
         meant = [next(iter(branches.values()))]
@@ -79,11 +82,15 @@ def _said(error: ValidationError, place: tuple[Any, ...]) -> Iterator[str]:
             if key not in value:
                 yield problem((*where, key), "missing", "Field required", value)
     elif error.validator in ("enum", "const"):
-        options = [repr(option) for option in (expected if error.validator == "enum" else [expected]) if option]
+        options = [
+            repr(option) for option in (expected if error.validator == "enum" else [expected]) if option
+        ]
         listed = " or ".join(filter(None, (", ".join(options[:-1]), options[-1])))
         yield problem(where, "literal_error", f"Input should be {listed}", value)
     elif error.validator == "type":
-        kind, text = KINDS[expected if isinstance(expected, str) else next(k for k in expected if k != "null")]
+        kind, text = KINDS[
+            expected if isinstance(expected, str) else next(k for k in expected if k != "null")
+        ]
         yield problem(where, kind, text, value)
     elif error.validator in BOUNDS:
         kind, text = BOUNDS[error.validator]

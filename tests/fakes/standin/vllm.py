@@ -73,7 +73,10 @@ def with_file(argv: list[str]) -> list[str]:
 
 def main() -> NoReturn:
     if sys.argv[1:2] != ["serve"]:
-        print(f"usage: vllm [-h] [-v] {{chat,complete,serve,bench,collect-env,run-batch}} ...\nvllm: error: argument subparser: invalid choice: {sys.argv[1:2]}", file=sys.stderr)
+        print(
+            f"usage: vllm [-h] [-v] {{chat,complete,serve,bench,collect-env,run-batch}} ...\nvllm: error: argument subparser: invalid choice: {sys.argv[1:2]}",
+            file=sys.stderr,
+        )
         sys.exit(2)
     argv = with_file(normalized(sys.argv[2:]))
     made = parser("vllm serve", USAGE, all_options())
@@ -127,13 +130,17 @@ def _engine(parsed: dict[str, Any]) -> Vllm:
     for name in ("reasoning_parser", "tool_call_parser"):
         known = load("vllm-serve.json")["value_lists"][name]
         if parsed[name] and parsed[name] not in known:
-            raise Refused(f"KeyError: \"invalid {name.replace('_', ' ')}: {parsed[name]} (chose from {{ {','.join(known)} }})\"")
+            raise Refused(
+                f'KeyError: "invalid {name.replace("_", " ")}: {parsed[name]} (chose from {{ {",".join(known)} }})"'
+            )
     if found:
         raise Refused(heading(found, "EngineArgs"))
     model = parsed["model_tag"]
     if model is None:
         if parsed["served_model_name"]:
-            raise Refused("ValueError: With `vllm serve`, you should provide the model as a positional argument", 1)
+            raise Refused(
+                "ValueError: With `vllm serve`, you should provide the model as a positional argument", 1
+            )
         model = load("vllm-serve.json")["cli"]["default_model"]
     folder = hub.resolve(model, parsed["revision"])
     config = hub.read_config(folder)
@@ -144,7 +151,9 @@ def _engine(parsed: dict[str, Any]) -> Vllm:
         judge(speculative)
         read_draft(speculative, config)
     names = parsed["served_model_name"] or [model]
-    return Vllm(list(names), int((speculative or {}).get("num_speculative_tokens") or 0), read_plan(folder), parsed)
+    return Vllm(
+        list(names), int((speculative or {}).get("num_speculative_tokens") or 0), read_plan(folder), parsed
+    )
 
 
 if __name__ == "__main__":

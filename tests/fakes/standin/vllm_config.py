@@ -22,7 +22,9 @@ def merged(parsed: dict[str, Any]) -> dict[str, Any] | None:
     for option, key in SHORT.items():
         if parsed[option] is not None:
             if key in found:
-                raise Refused(f"ValueError: --{option.replace('_', '-')} and --speculative-config both set '{key}'")
+                raise Refused(
+                    f"ValueError: --{option.replace('_', '-')} and --speculative-config both set '{key}'"
+                )
             found[key] = parsed[option]
     return found or None
 
@@ -37,7 +39,11 @@ def judge(config: dict[str, Any]) -> None:
             found.append(problem([key], "unexpected_keyword_argument", "Unexpected keyword argument", value))
         else:
             found += _field(key, value, field, facts)
-    found += [] if found else [problem([], "value_error", f"Value error, {text}", config) for text in _rules(config)]
+    found += (
+        []
+        if found
+        else [problem([], "value_error", f"Value error, {text}", config) for text in _rules(config)]
+    )
     if found:
         raise Refused(heading(found, "SpeculativeConfig"))
 
@@ -47,7 +53,9 @@ def _field(key: str, value: Any, field: dict[str, Any], facts: dict[str, Any]) -
     if value is None:
         nullable = kind != field["type"] or field.get("default", 0) is None
         return [] if nullable else [problem([key], "none_not_allowed", "Input should not be None", value)]
-    if kind in CHECKS and (not isinstance(value, CHECKS[kind]) or (kind != "bool" and isinstance(value, bool))):
+    if kind in CHECKS and (
+        not isinstance(value, CHECKS[kind]) or (kind != "bool" and isinstance(value, bool))
+    ):
         return [problem([key], ERRORS[kind], f"Input should be a valid {kind}", value)]
     choices = field.get("choices")
     if isinstance(choices, str):
@@ -68,15 +76,21 @@ def _rules(config: dict[str, Any]) -> list[str]:
     if count is None and method != "suffix":
         return ["A speculative model was provided, but `num_speculative_tokens` was not provided"]
     if config.get("tensor_parallel_size") is not None:
-        return ["'tensor_parallel_size' is not a valid argument in the speculative_config. Please pass 'draft_tensor_parallel_size' instead."]
+        return [
+            "'tensor_parallel_size' is not a valid argument in the speculative_config. Please pass 'draft_tensor_parallel_size' instead."
+        ]
     if config.get("draft_tensor_parallel_size") not in (None, 1):
         return ["draft_tensor_parallel_size must be 1 or the target's"]
     low, high = config.get("prompt_lookup_min"), config.get("prompt_lookup_max")
     if low and high and low > high:
         return [f"prompt_lookup_min={low} must be less than or equal to prompt_lookup_max={high}"]
     synthetic = ("synthetic_acceptance_rates", "synthetic_acceptance_length")
-    if (config.get("rejection_sample_method") == "synthetic") != (sum(config.get(k) is not None for k in synthetic) == 1):
-        return ["rejection_sample_method synthetic needs exactly one of synthetic_acceptance_rates, synthetic_acceptance_length"]
+    if (config.get("rejection_sample_method") == "synthetic") != (
+        sum(config.get(k) is not None for k in synthetic) == 1
+    ):
+        return [
+            "rejection_sample_method synthetic needs exactly one of synthetic_acceptance_rates, synthetic_acceptance_length"
+        ]
     return []
 
 
@@ -90,4 +104,6 @@ def read_draft(config: dict[str, Any], target: dict[str, Any]) -> None:
     if config.get("method") == "draft_model" and not config.get("use_heterogeneous_vocab"):
         sizes = target.get("vocab_size"), draft.get("vocab_size")
         if sizes[0] != sizes[1]:
-            raise Refused(f"ValueError: Target and draft model should have the same vocabulary size. Target model vocab_size={sizes[0]}. Draft model vocab_size={sizes[1]}.")
+            raise Refused(
+                f"ValueError: Target and draft model should have the same vocabulary size. Target model vocab_size={sizes[0]}. Draft model vocab_size={sizes[1]}."
+            )

@@ -51,7 +51,9 @@ class Vllm(Engine):
         refused = super().refuse(path, request)
         if refused is None and request.get("tools") and request.get("tool_choice", "auto") == "auto":
             if not self.options["enable_auto_tool_choice"]:
-                text = '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'
+                text = (
+                    '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'
+                )
                 return self.error(400, text)
         return refused
 
@@ -74,5 +76,10 @@ class Vllm(Engine):
                 add(f"spec_decode_{name}", "counter", now.get(source, 0.0))
             lines.append(f"# TYPE vllm:{PER_POSITION} counter")
             for position in range(self.draft_len):
-                add(PER_POSITION, "counter", now.get(f"{PER_POSITION} {position}", 0.0), f',position="{position}"')
+                add(
+                    PER_POSITION,
+                    "counter",
+                    now.get(f"{PER_POSITION} {position}", 0.0),
+                    f',position="{position}"',
+                )
         return "\n".join(line for line in lines if line) + "\n"
