@@ -21,7 +21,8 @@ GPT_OSS_120B: dict[str, Any] = {
     "tie_word_embeddings": False, "hidden_act": "silu", "torch_dtype": "bfloat16", "eos_token_id": 200002,
     "pad_token_id": 199999, "quantization_config": {
         "quant_method": "mxfp4",
-        "modules_to_not_convert": ["model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"]},
+        "modules_to_not_convert": [
+            "model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"]},
 }  # fmt: skip
 EAGLE3_HEAD: dict[str, Any] = {
     "architectures": ["LlamaForCausalLMEagle3"], "model_type": "llama", "attention_bias": False, "head_dim": 64,
@@ -30,7 +31,8 @@ EAGLE3_HEAD: dict[str, Any] = {
     "rms_norm_eps": 1e-05, "rope_theta": 150000, "hidden_act": "silu", "torch_dtype": "bfloat16",
     "tie_word_embeddings": False,
     "eagle_config": {"eagle_aux_hidden_state_layer_ids": [1, 17, 32], "use_aux_hidden_state": True,
-                     "use_input_layernorm_in_first_layer": True, "use_last_layernorm": True, "use_mtp_layernorm": False},
+                     "use_input_layernorm_in_first_layer": True, "use_last_layernorm": True,
+                     "use_mtp_layernorm": False},
 }  # fmt: skip
 _LLAMA: dict[str, Any] = {
     "architectures": ["LlamaForCausalLM"], "model_type": "llama", "attention_bias": False, "head_dim": 128,

@@ -58,7 +58,7 @@ class Engine:
         """The answer of its own GET endpoints; None: there is no such path."""
         raise NotImplementedError
 
-    def starting(self, path: str) -> Reply:
+    def starting(self, _path: str) -> Reply:
         """The answer to anything while it starts."""
         return Reply(503)
 
@@ -67,7 +67,7 @@ class Engine:
             status, {"object": "error", "message": message, "type": kind, "param": None, "code": status}
         )
 
-    def refuse(self, path: str, request: dict[str, Any]) -> Reply | None:
+    def refuse(self, _path: str, request: dict[str, Any]) -> Reply | None:
         """What it says to a request that it will not answer."""
         if request.get("model") not in self.names:
             return self.error(404, f"The model `{request.get('model')}` does not exist.", "NotFoundError")
@@ -81,9 +81,9 @@ class Engine:
         return None
 
     def decorate(
-        self, body: dict[str, Any], drafting: Drafting | None, request: dict[str, Any]
+        self, body: dict[str, Any], _drafting: Drafting | None, _request: dict[str, Any]
     ) -> dict[str, Any]:
-        """Its own fields in an answer or a chunk. `drafting` is known in the last ones only."""
+        """Its own fields in an answer or a chunk. What was drafted is known in the last ones only."""
         return body
 
     def adapt(self, request: dict[str, Any]) -> dict[str, Any]:

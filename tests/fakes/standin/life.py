@@ -14,6 +14,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
+from standin.mood import MOODS
+
 SECRET_WORDS = {"TOKEN", "SECRET", "SECRETS", "PASSWORD"}
 
 
@@ -37,7 +39,10 @@ def read_plan(folder: Path) -> Plan:
     unknown = set(given) - {field.name for field in fields(Plan)}
     if unknown:
         raise ValueError(f"standin.json: unknown keys {sorted(unknown)}")
-    return Plan(**given)
+    plan = Plan(**given)
+    if plan.mood not in MOODS:
+        raise ValueError(f"standin.json: moods are {MOODS}")
+    return plan
 
 
 def say(line: str) -> None:

@@ -23,7 +23,7 @@ BOUND_WORDS = {
 class _Pair(argparse.Action):
     """--x and --no-x."""
 
-    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+    def __call__(self, _parser: Any, namespace: Any, _values: Any, option_string: str | None = None) -> None:
         setattr(namespace, self.dest, not (option_string or "").startswith("--no-"))
 
 

@@ -37,7 +37,7 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server: Server
 
-    def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+    def log_request(self, code: int | str = "-", _size: int | str = "-") -> None:
         host, port = self.client_address[:2]
         phrase = HTTPStatus(int(code)).phrase
         say(f'INFO:     {host}:{port} - "{self.command} {self.path} HTTP/1.1" {int(code)} {phrase}')

@@ -101,7 +101,8 @@ def speculation(parsed: dict[str, Any], config: dict[str, Any]) -> int:
             and parsed["attention_backend"] not in ("flashinfer", "fa3", "triton")
         ):
             raise Refused(
-                "ValueError: speculative_eagle_topk > 1 with page_size > 1 is unstable and produces incorrect results for paged attention backends."
+                "ValueError: speculative_eagle_topk > 1 with page_size > 1 is unstable and produces incorrect "
+                "results for paged attention backends."
             )
         if steps < 1:
             raise Refused(f"AssertionError: speculative_num_steps must be positive: {steps}")

@@ -71,7 +71,8 @@ class TrtLlm(Engine):
     def refuse(self, path: str, request: dict[str, Any]) -> Reply | None:
         unknown = sorted(set(request) - FIELDS)
         if unknown:
-            detail = f"[{{'type': 'extra_forbidden', 'loc': ('body', '{unknown[0]}'), 'msg': 'Extra inputs are not permitted'}}]"
+            where = f"'loc': ('body', '{unknown[0]}')"
+            detail = f"[{{'type': 'extra_forbidden', {where}, 'msg': 'Extra inputs are not permitted'}}]"
             return self.error(400, detail)
         refused = super().refuse(path, request)
         if refused:
@@ -95,7 +96,7 @@ class TrtLlm(Engine):
         return super().adapt(request) | ({"temperature": 0} if self.greedy else {})
 
     def decorate(
-        self, body: dict[str, Any], drafting: Drafting | None, request: dict[str, Any]
+        self, body: dict[str, Any], drafting: Drafting | None, _request: dict[str, Any]
     ) -> dict[str, Any]:
         for choice in body.get("choices", ()):
             choice["avg_decoded_tokens_per_iter"] = drafting.tokens / drafting.steps if drafting else None

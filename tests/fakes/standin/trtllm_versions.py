@@ -72,8 +72,8 @@ def decodings(of: str) -> dict[str, str]:
         return {tag: name for tag, name in tags.items() if of == V14 or tag != "DSpark"}
     facts = load("decoding-1.2.1.json")
     names = {one["decoding_type_in_yaml"]: name for name, one in facts.items() if _is_decoding(one)}
-    tags = facts["decoding_type"]["from_dict_keys"] if of == V12 else TAGS_11
-    return {tag: names.get(tag, "DecodingBaseConfig") for tag in tags}
+    known = facts["decoding_type"]["from_dict_keys"] if of == V12 else TAGS_11
+    return {tag: names.get(tag, "DecodingBaseConfig") for tag in known}
 
 
 def _is_decoding(one: Any) -> bool:
@@ -82,7 +82,8 @@ def _is_decoding(one: Any) -> bool:
 
 def _between() -> dict[str, Any]:
     """1.3.0rc12: the 1.4 schema without what came later, with what 1.2.1 had and only 1.4 dropped."""
-    made, walked = copy.deepcopy(load("serve-config-1.4.json")), _walked(V12)
+    made: dict[str, Any] = copy.deepcopy(load("serve-config-1.4.json"))
+    walked = _walked(V12)
     for name in decodings(RC12).values():
         properties = made["$defs"][name]["properties"]
         for key in LATER_DECODING:
@@ -90,6 +91,7 @@ def _between() -> dict[str, Any]:
     for name, keys in LATER.items():
         for key in keys:
             del (made["$defs"][name] if name else made)["properties"][key]
+    made["properties"]["cuda_graph_config"] = walked["properties"]["cuda_graph_config"]
     made["$defs"]["MoeConfig"]["properties"]["backend"]["enum"].append("WIDEEP")
     pairs = [(made, walked)]
     pairs += [(made["$defs"][name], one) for name, one in walked["$defs"].items() if name in made["$defs"]]

@@ -22,7 +22,6 @@ BOUNDS = {
     "maximum": ("less_than_equal", "Input should be less than or equal to {}"),
     "minItems": ("too_short", "List should have at least {} item after validation"),
 }
-NAMES = {"bool": "bool", "int": "int", "str": "str", "float": "float", "list": "list", "dict": "dict"}
 
 
 def problem(place: Iterable[Any], kind: str, text: str, value: Any) -> str:
@@ -71,9 +70,12 @@ def _leaves(error: ValidationError) -> Iterator[ValidationError]:
 
 
 def _said(error: ValidationError, place: tuple[Any, ...]) -> Iterator[str]:
-    where, value, expected = (*place, *error.absolute_path), error.instance, error.validator_value
+    expected: Any = error.validator_value
+    schema: Any = error.schema
+    value: Any = error.instance
+    where = (*place, *error.absolute_path)
     if error.validator == "additionalProperties":
-        known = set(error.schema.get("properties", {}))
+        known = set(schema.get("properties", {}))
         for key in value:
             if key not in known:
                 yield problem((*where, key), "extra_forbidden", "Extra inputs are not permitted", value[key])

@@ -74,7 +74,8 @@ def with_file(argv: list[str]) -> list[str]:
 def main() -> NoReturn:
     if sys.argv[1:2] != ["serve"]:
         print(
-            f"usage: vllm [-h] [-v] {{chat,complete,serve,bench,collect-env,run-batch}} ...\nvllm: error: argument subparser: invalid choice: {sys.argv[1:2]}",
+            "usage: vllm [-h] [-v] {chat,complete,serve,bench,collect-env,run-batch} ...\n"
+            f"vllm: error: argument subparser: invalid choice: {sys.argv[1:2]}",
             file=sys.stderr,
         )
         sys.exit(2)
@@ -83,8 +84,9 @@ def main() -> NoReturn:
     parsed = vars(made.parse_args(argv))
     look_at_environment()
     set_twice(twice(made, argv))
-    if parsed["api_key"]:
-        say("standin: SECRET IN ARGV --api-key")
+    for name in ("api_key", "hf_token"):
+        if parsed[name]:
+            say(f"standin: SECRET IN ARGV --{name.replace('_', '-')}")
     if parsed["enable_auto_tool_choice"] and not parsed["tool_call_parser"]:
         traceback(PROGRAM, "TypeError: Error: --enable-auto-tool-choice requires --tool-call-parser")
         sys.exit(1)
@@ -94,13 +96,14 @@ def main() -> NoReturn:
         traceback(PROGRAM, str(refused))
         sys.exit(refused.code)
     host, port = parsed["host"] or "0.0.0.0", parsed["port"]
-    shards = ("0", "50", "100")
+    version, shards = load("vllm-serve.json")["package"]["version"], ("0", "50", "100")
     try:
         run(
             engine, host, port,
             loading=[
-                f"INFO [api_server.py:1839] vLLM API server version {load('vllm-serve.json')['package']['version']}",
-                *(f"Loading safetensors checkpoint shards: {part:>3}% Completed | {done}/2" for done, part in enumerate(shards)),
+                f"INFO [api_server.py:1839] vLLM API server version {version}",
+                *(f"Loading safetensors checkpoint shards: {part:>3}% Completed | {done}/2"
+                  for done, part in enumerate(shards)),
                 "INFO [default_loader.py:267] Loading weights took 12.34 seconds",
             ],
             loaded=[
@@ -139,7 +142,7 @@ def _engine(parsed: dict[str, Any]) -> Vllm:
     if model is None:
         if parsed["served_model_name"]:
             raise Refused(
-                "ValueError: With `vllm serve`, you should provide the model as a positional argument", 1
+                "ValueError: With `vllm serve`, you should provide the model as a positional argument"
             )
         model = load("vllm-serve.json")["cli"]["default_model"]
     folder = hub.resolve(model, parsed["revision"])

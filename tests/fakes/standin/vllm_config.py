@@ -8,7 +8,7 @@ from standin.options import out_of_bounds
 from standin.trtllm_words import heading, problem
 
 WITHOUT_MODEL = ("ngram", "ngram_gpu", "suffix", "extract_hidden_states", "mtp", "dspark")
-CHECKS = {"int": int, "bool": bool, "str": str, "float": (int, float)}
+CHECKS: dict[str, Any] = {"int": int, "bool": bool, "str": str, "float": (int, float)}
 ERRORS = {"int": "int_type", "bool": "bool_type", "str": "string_type", "float": "float_type"}
 SHORT = {"spec_method": "method", "spec_model": "model", "spec_tokens": "num_speculative_tokens"}
 
@@ -76,9 +76,7 @@ def _rules(config: dict[str, Any]) -> list[str]:
     if count is None and method != "suffix":
         return ["A speculative model was provided, but `num_speculative_tokens` was not provided"]
     if config.get("tensor_parallel_size") is not None:
-        return [
-            "'tensor_parallel_size' is not a valid argument in the speculative_config. Please pass 'draft_tensor_parallel_size' instead."
-        ]
+        return ["'tensor_parallel_size' is not a valid argument in the speculative_config."]
     if config.get("draft_tensor_parallel_size") not in (None, 1):
         return ["draft_tensor_parallel_size must be 1 or the target's"]
     low, high = config.get("prompt_lookup_min"), config.get("prompt_lookup_max")
@@ -88,9 +86,7 @@ def _rules(config: dict[str, Any]) -> list[str]:
     if (config.get("rejection_sample_method") == "synthetic") != (
         sum(config.get(k) is not None for k in synthetic) == 1
     ):
-        return [
-            "rejection_sample_method synthetic needs exactly one of synthetic_acceptance_rates, synthetic_acceptance_length"
-        ]
+        return [f"rejection_sample_method synthetic needs exactly one of {', '.join(synthetic)}"]
     return []
 
 
@@ -105,5 +101,6 @@ def read_draft(config: dict[str, Any], target: dict[str, Any]) -> None:
         sizes = target.get("vocab_size"), draft.get("vocab_size")
         if sizes[0] != sizes[1]:
             raise Refused(
-                f"ValueError: Target and draft model should have the same vocabulary size. Target model vocab_size={sizes[0]}. Draft model vocab_size={sizes[1]}."
+                "ValueError: Target and draft model should have the same vocabulary size. "
+                f"Target model vocab_size={sizes[0]}. Draft model vocab_size={sizes[1]}."
             )

@@ -49,12 +49,10 @@ class Vllm(Engine):
 
     def refuse(self, path: str, request: dict[str, Any]) -> Reply | None:
         refused = super().refuse(path, request)
-        if refused is None and request.get("tools") and request.get("tool_choice", "auto") == "auto":
-            if not self.options["enable_auto_tool_choice"]:
-                text = (
-                    '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'
-                )
-                return self.error(400, text)
+        auto = request.get("tools") and request.get("tool_choice", "auto") == "auto"
+        if refused is None and auto and not self.options["enable_auto_tool_choice"]:
+            switches = "--enable-auto-tool-choice and --tool-call-parser"
+            return self.error(400, f'"auto" tool choice requires {switches} to be set')
         return refused
 
     def prometheus(self) -> str:
