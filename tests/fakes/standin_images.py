@@ -10,6 +10,7 @@ import subprocess
 import sysconfig
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from tests.fakes.standin import facts
 
@@ -113,20 +114,28 @@ def _llama() -> str:
 def _build(reference: str, dockerfile: Path, context: Path, content: str, arguments: dict[str, str]) -> None:
     if _label(reference) == content:
         return
+    old = _inspect(reference, "{{json .Id}}")
     words = [word for name, value in arguments.items() for word in ("--build-arg", f"{name}={value}")]
     _docker(
         "build", "--quiet", "--network", "none", "--pull=false", "--label", f"{LABEL}={content}",
         "--file", str(dockerfile), "--tag", reference, *words, str(context),
     )  # fmt: skip
+    if old:  # it lost its name; one that a container still uses stays
+        subprocess.run(["docker", "image", "rm", old], capture_output=True, timeout=60, check=False)
 
 
 def _label(reference: str) -> str | None:
     """The content that an image here was built from; None without it."""
+    return (_inspect(reference, "{{json .Config.Labels}}") or {}).get(LABEL)
+
+
+def _inspect(reference: str, template: str) -> Any:
+    """A part of what is known of an image here; None if there is no such image."""
     asked = subprocess.run(
-        ["docker", "image", "inspect", "--format", "{{json .Config.Labels}}", reference],
+        ["docker", "image", "inspect", "--format", template, reference],
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
-    return (json.loads(asked.stdout) or {}).get(LABEL) if asked.returncode == 0 else None
+    return json.loads(asked.stdout) if asked.returncode == 0 else None
 
 
 def _digest(folder: Path, *more: str | Path) -> str:

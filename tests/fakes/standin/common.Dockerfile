@@ -9,5 +9,7 @@ COPY models/ /opt/standin/models/
 COPY site/ /usr/local/lib/python3.11/dist-packages/
 RUN ldconfig && python3 -c 'import click, jsonschema, xllamacpp, yaml'
 ENV STANDIN_MODELS=/opt/standin/models HOME=/root
+# Of the appliance's own base only the files are taken, not what it says of itself.
+LABEL spark-spec.image=""
 USER 0:0
 WORKDIR /app

@@ -97,8 +97,8 @@ def main(settings: dict[str, Any]) -> None:
     params.n_ctx, params.n_parallel = SLOTS * SLOT_TOKENS, SLOTS
     params.endpoint_metrics, params.ui, params.offline, params.fit_params = True, False, True, False
     params.cache_ram_mib = 0
-    threads = min(2, len(os.sched_getaffinity(0)))
-    params.cpuparams.n_threads = params.speculative.draft.cpuparams.n_threads = threads
+    # More are slower beside other work, and the stand-in is not there to be fast.
+    params.cpuparams.n_threads = params.speculative.draft.cpuparams.n_threads = 1
     if settings["draft_len"]:
         params.speculative.types = [xllamacpp.common_speculative_type.COMMON_SPECULATIVE_TYPE_DRAFT_SIMPLE]
         params.speculative.draft.mparams.path = settings["draft"]

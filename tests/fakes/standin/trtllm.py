@@ -113,17 +113,25 @@ def serve(model: str, **given: Any) -> NoReturn:
         run(
             engine, given["host"], given["port"],
             loading=[f"Loading weights: {done}/{WEIGHTS}" for done in (0, 12, 322, 644, 1288)],
-            loaded=[
-                "[TRT-LLM] [I] [Autotuner] Autotuning process starts ...",
-                "[TRT-LLM] [I] [Autotuner] Autotuning process ends",
-                "[TRT-LLM] [I] Run warmup for batch size=1, pure decode",
-                "[TRT-LLM] [I] Creating CUDA graph instances for 1 batch sizes.",
-            ],
+            loaded=_warm_up(engine.config),
             at_ready=ready, code=EXIT_AT_SIGTERM,
         )  # fmt: skip
     except OSError as error:
         traceback(PROGRAM, f"RuntimeError: Failed to bind socket to {given['host']}:{given['port']}: {error}")
         sys.exit(1)
+
+
+def _warm_up(config: dict[str, Any]) -> list[str]:
+    """What it logs between the weights and the first request."""
+    lines = ["[TRT-LLM] [I] Allocated 4.50 GiB for max tokens in paged KV cache (36864)."]
+    if config.get("enable_autotuner", True):
+        lines += [f"[TRT-LLM] [I] [Autotuner] Autotuning process {word}" for word in ("starts ...", "ends")]
+    if config.get("cuda_graph_config", {}) is not None:
+        lines += [
+            "[TRT-LLM] [I] Creating CUDA graph instances for 1 batch sizes.",
+            "[TRT-LLM] [I] Capturing CUDA graph for batch size=1",
+        ]
+    return lines
 
 
 def _engine(model: str, given: dict[str, Any]) -> TrtLlm:
