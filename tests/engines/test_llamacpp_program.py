@@ -20,6 +20,7 @@ from appliance.catalog.stack import Stack
 from appliance.engines.base import Place, diagnose
 from appliance.engines.llamacpp import ENGINE
 from appliance.models.place import place
+from appliance.stack.check import pair_of
 
 pytestmark = pytest.mark.engine
 PROGRAMS = Path(__file__).parents[2] / "appliance" / "engines"
@@ -68,8 +69,17 @@ def start(tmp_path: Path, models_dir: Path, free_port: int) -> Iterator[Start]:
         stack = Stack.model_validate({"preset": preset, **load(preset).stack})
         target = models_dir / place(load_entry("smollm2-135m-instruct"))
         draft = models_dir / place(load_entry("smollm2-135m-drop4"))
-        here = Place(sys.executable, str(PROGRAMS), str(target), str(draft), "127.0.0.1", free_port)
-        launch = ENGINE.launch(stack, here)
+        here = Place(
+            python=sys.executable,
+            programs=str(PROGRAMS),
+            config=str(tmp_path),
+            state=str(tmp_path),
+            target=str(target),
+            draft=str(draft),
+            host="127.0.0.1",
+            port=free_port,
+        )
+        launch = ENGINE.launch(stack, pair_of(stack), here)
         settings = json.loads(launch.files["llamacpp.json"]) | changes
         (tmp_path / "llamacpp.json").write_text(json.dumps(settings))
         process = subprocess.Popen(

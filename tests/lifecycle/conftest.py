@@ -8,7 +8,7 @@ import pytest
 
 from appliance.catalog.stack import Stack
 from appliance.engines import llamacpp
-from appliance.engines.base import Death, Launch, Place
+from appliance.engines.base import Death, Launch, Pair, Place
 from appliance.lifecycle import up as up_module
 from appliance.lifecycle.managed import Managed
 from appliance.lifecycle.up import Outcome, Wanted, up
@@ -44,6 +44,9 @@ class FakeEngine:
     """llama.cpp's tables with the fake engine's program."""
 
     name = "llamacpp"
+    formats = llamacpp.ENGINE.formats
+    runtimes = llamacpp.ENGINE.runtimes
+    gpu = False
     health_path = "/health"
     chat_path = "/v1/chat/completions"
     local_modules: tuple[str, ...] = ()
@@ -54,10 +57,16 @@ class FakeEngine:
     def __init__(self) -> None:
         self.words: tuple[str, ...] = ()
 
-    def version(self) -> str:
+    def version(self, stack: Stack) -> str:
+        del stack
         return "fake"
 
-    def launch(self, stack: Stack, place: Place) -> Launch:
+    def check(self, stack: Stack, pair: Pair) -> tuple[str, ...]:
+        del stack, pair
+        return ()
+
+    def launch(self, stack: Stack, pair: Pair, place: Place) -> Launch:
+        del pair
         k = ("--k", str(stack.draft.k)) if stack.draft.k else ()
         argv = (sys.executable, "-S", "-I", str(FAKE), "--port", str(place.port), "--model", stack.serve.name)
         return Launch(argv=(*argv, *k, *self.words))

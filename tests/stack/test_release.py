@@ -17,7 +17,7 @@ def rendered(text: str = "one") -> Rendered:
     import hashlib
 
     digest = hashlib.sha256(text.encode()).hexdigest()
-    manifest = {"schema": 1, "digest": digest, "runtime": "process", "files": {"engine/a.json": digest},
+    manifest = {"schema": 2, "digest": digest, "runtime": "process", "files": {"engine/a.json": digest},
                 "stack": {"serve": {"port": 8000}}}  # fmt: skip
     return Rendered("demo", digest, None, {"engine/a.json": text, "manifest.json": json.dumps(manifest)})
 

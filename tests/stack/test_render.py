@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from appliance import engines
 from appliance.catalog.preset import names
 from appliance.core.errors import ConfigFault
 from appliance.core.paths import PACKAGE
@@ -13,7 +14,7 @@ from appliance.machine.facts import REFERENCE, Machine, this_machine
 from appliance.stack.render import render
 from appliance.stack.resolve import resolve
 from appliance.supervise import plan
-from tests.golden import GOLDEN, golden_files, machine, settings_page
+from tests.golden import GOLDEN, golden_files, machine, plain, settings_page
 
 MACHINES = {"docker": machine("docker"), "process": machine("process")}
 
@@ -39,8 +40,10 @@ def test_every_setting_is_documented() -> None:
     assert (PACKAGE.parent / "docs/settings.md").read_text(encoding="utf-8") == settings_page()
 
 
-@pytest.mark.parametrize("preset", names())
-@pytest.mark.parametrize("kind", MACHINES)
+CAN = [(preset, kind) for preset in names() for kind in engines.get(plain(preset).stack.engine.name).runtimes]
+
+
+@pytest.mark.parametrize(("preset", "kind"), CAN)
 def test_rendering_twice_gives_the_same_bytes(preset: str, kind: str) -> None:
     one = render(resolve(preset, [], {}).stack, MACHINES[kind], "demo")
     two = render(resolve(preset, [], {}).stack, MACHINES[kind], "demo")
@@ -85,6 +88,12 @@ def test_ports_are_on_loopback_and_mounts_in_the_long_form_without_making_folder
 def test_a_context_longer_than_a_model_can_do_is_refused() -> None:
     with pytest.raises(ConfigFault, match="is more than smollm2-135m-instruct can do"):
         render(stack("serve.max_seq_len=8193"), MACHINES["docker"], "demo")
+
+
+@pytest.mark.parametrize("preset", [preset for preset, kind in CAN if (preset, "process") not in CAN])
+def test_an_engine_of_an_image_is_no_process_here(preset: str) -> None:
+    with pytest.raises(ConfigFault, match="does not run as a process"):
+        render(plain(preset).stack, MACHINES["process"], "x")
 
 
 def test_a_local_process_listens_on_loopback_only() -> None:
