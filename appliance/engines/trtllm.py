@@ -43,10 +43,11 @@ class TrtLlm:
         },
     )
     phases: tuple[Phase, ...] = (
-        Phase(r"[Ll]oading weights\D*?(?:\d+%\D*)?(\d+)/(\d+)", r"loading weights \1/\2"),
-        Phase(r"(?i)\[autotuner\].*(start|begin)", "autotuning"),
-        Phase(r"(?i)captur\w+ .*cuda ?graph|cuda ?graph.* captur", "capturing CUDA graphs"),
-        Phase(r"(?i)allocated? .*\bkv ?cache\b", "allocating the KV cache"),
+        Phase(r"(?i)loading safetensors weights\D*?(?:\d+%\D*)?(\d+)/(\d+)", r"reading weight files \1/\2"),
+        Phase(r"(?i)loading weights\D*?(?:\d+%\D*)?(\d+)/(\d+)", r"loading weights \1/\2"),
+        Phase(r"Allocated .* in paged KV cache", "allocating the KV cache"),
+        Phase(r"\[Autotuner\] Autotuning process starts", "autotuning"),
+        Phase(r"CUDA graph (?:instances|warmup|capture)", "capturing CUDA graphs"),
         Phase(r"Application startup complete", "listening"),
     )
     deaths: tuple[Death, ...] = DEATHS
@@ -65,7 +66,7 @@ class TrtLlm:
             versions.decoding_type(stack.draft.method, version, text)
             _check_together(options, version)
         self._check_name(stack, pair, text)
-        told = [*versions.warnings(text, version), *judge("trtllm", options, around("trtllm", version), text)]
+        told = [*versions.warnings(text, version), *_judged(stack, version, text)]
         told += _warn_memory(options)
         if speculates:
             told += _warn_speculation(stack, pair, text)
@@ -108,6 +109,21 @@ def _model(pair: Pair) -> str:
     source = pair.target.source
     assert isinstance(source, HubSource), "formats lets only a hub's models through"
     return source.repo
+
+
+def _judged(stack: Stack, version: Version, text: str) -> tuple[str, ...]:
+    """Hold the section against what is known of the versions around this one; its speculative part as what the draft
+    method makes of it, by the versions that spell the method alike. Raises ConfigFault."""
+    options, known = dict(stack.trtllm), around("trtllm", version)
+    if stack.draft.method == "none" or "speculative_config" not in options:
+        return judge("trtllm", options, known, text)
+    name = versions.decoding_type(stack.draft.method, version, text)
+    part = {"decoding_type": name} | dict(options.pop("speculative_config"))
+    alike = [one for one in known if versions.spelled(stack.draft.method, Version(one.version)) == name]
+    return (
+        *judge("trtllm", options, known, text),
+        *judge("trtllm", {"speculative_config": part}, alike, text),
+    )
 
 
 def _check_together(options: dict[str, Any], version: Version) -> None:

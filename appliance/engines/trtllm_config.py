@@ -37,7 +37,10 @@ WHY_NOBODY = {
 
 def config(stack: Stack, pair: Pair, place: Place, version: Version) -> dict[str, Any]:
     """The whole config, as data. Pure."""
-    ours: dict[str, Any] = {"max_batch_size": stack.serve.max_batch_size}
+    ours: dict[str, Any] = {
+        "tokenizer": place.target,  # by the repository's name its loader asks the hub, offline too, and dies of it
+        "max_batch_size": stack.serve.max_batch_size,
+    }
     if (length := stack.serve.max_seq_len) is not None:
         ours["max_seq_len"] = length
         if length > MOST_TOKENS:

@@ -24,7 +24,7 @@ DEATHS: tuple[Death, ...] = (
         "set engine.version to the image's own version",
     ),
     Death(
-        r"ValidationError: \d+ validation error",
+        r"ValidationError: \d+ validation errors? for \w*(Args|Config)",
         "the engine refuses a value in its config",
         "the lines above name it: correct it in the trtllm section",
     ),
@@ -39,12 +39,13 @@ DEATHS: tuple[Death, ...] = (
         "see paths.harmony; `spark-spec up` names the command that gets it",
     ),
     Death(
-        r"(5760|8640).*(5760|8640)|shapes cannot be multiplied|size mismatch for",
+        r"(?<!\d)(5760\D(.*\D)?8640|8640\D(.*\D)?5760)(?!\d)|shapes cannot be multiplied|size mismatch for",
         "the head reads other layers of the target than it was trained on",
         "leave eagle3_layers_to_capture out, and see that the head is made for this target: spark-spec heads",
     ),
     Death(
-        r"max_position_embeddings|position embedding.*exceed",
+        r"Assert.*max_position_embeddings|max_position_embeddings.*(exceed|smaller|less)|position embedding.*exceed"
+        r"|exceed.*max_position_embeddings",
         "a prompt is longer than the draft was made for",
         "lower serve.max_seq_len to what the draft can do",
     ),
@@ -59,10 +60,15 @@ DEATHS: tuple[Death, ...] = (
         "see that the image is for linux/arm64 and knows GB10 (sm_121)",
     ),
     Death(
-        r"cudaMemGetInfo|[Oo]ut of [Mm]emory|OutOfMemoryError|bad_alloc|\bSIGKILL\b|Cannot allocate memory",
+        r"cudaMemGetInfo|[Oo]ut of [Mm]emory|OutOfMemoryError|bad_alloc|SIGKILL|signal 9\b|Cannot allocate memory",
         "there is not enough memory; on unified memory the page cache takes its share",
         "lower serve.max_seq_len, serve.max_batch_size or trtllm.kv_cache_config.max_tokens, end other programs, or "
         "give the page cache back: sync; echo 3 | sudo tee /proc/sys/vm/drop_caches",
+    ),
+    Death(
+        r"Segfault encountered|Segmentation fault|\bSIGSEGV\b",
+        "the engine crashed in its own code; on a GB10 this was seen as it captured CUDA graphs",
+        "--set trtllm.cuda_graph_config=null goes without them, more slowly; or choose another engine.version",
     ),
     Death(
         r"Permission denied|Read-only file system",

@@ -18,9 +18,9 @@ OLDEST, NEWEST_READ = Version("1.0.0rc0"), Version("1.4.0rc4")
 # Image tags that are no version: the build that the first playbook named is one between 1.1.0rc3 and 1.2.0rc1.
 NAMED = {"spark-single-gpu-dev": Version("1.1.0rc3")}
 
-ADVANCED_SAMPLING = Version("1.2.1")  # until 1.4, which samples anyway
+ADVANCED_SAMPLING = Version("1.2.1")  # known to have the switch
+ADVANCED_SAMPLING_ENDS = Version("1.4.0rc0")  # samples anyway
 SERVED_NAME = Version("1.4.0rc0")
-ADVANCED_SAMPLING_ENDS = Version("1.4.0rc0")
 TAG_UNKNOWN, TAG_NEW = Version("1.3.0rc0"), Version("1.3.0rc7")  # PR #11158
 EMPTY_TOOLS_FIXED = Version("1.4.0rc0")  # PR #17464, merged 2026-08-10
 GUIDED_CRASH_ENDS = Version("1.3.0rc16")  # #15022: crash in rc15, unsupported before
@@ -50,14 +50,19 @@ def parse(text: str) -> Version:
 def decoding_type(method: str, version: Version, text: str) -> str:
     """What `speculative_config.decoding_type` is called. `Eagle` holds in all versions; for draft-target no name
     does. Raises ConfigFault where it is not known which one is right."""
-    if method == "eagle3":
-        return "Eagle"
-    if TAG_UNKNOWN <= version < TAG_NEW:
+    if method != "eagle3" and TAG_UNKNOWN <= version < TAG_NEW:
         raise ConfigFault(
             f"draft-target cannot be written for TensorRT-LLM {text}",
             "DraftTarget became Draft_Target between 1.3.0rc0 and 1.3.0rc7, and it is not known in which (PR #11158)",
             f"set engine.version to 1.2.1 or to {DEFAULT}",
         )
+    return spelled(method, version)
+
+
+def spelled(method: str, version: Version) -> str:
+    """The same for a version of which it is known."""
+    if method == "eagle3":
+        return "Eagle"
     return "DraftTarget" if version < TAG_NEW else "Draft_Target"
 
 
@@ -104,7 +109,8 @@ def refuse_bad(text: str, version: Version, stack: Stack, pair: Pair) -> None:
 
 def warnings(text: str, version: Version) -> list[str]:
     """What is known against a version that is not refused."""
-    told = [f"TensorRT-LLM {text}: {SHAKY[text]}"] if text in SHAKY else []
+    shaky = SHAKY.get(str(version))
+    told = [f"TensorRT-LLM {text}: {shaky}"] if shaky else []
     if version > NEWEST_READ:
         told.append(
             f"TensorRT-LLM {text} is newer than what is known here ({NEWEST_READ}): taken to be like it"

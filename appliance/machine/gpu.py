@@ -15,8 +15,8 @@ ASK_S = 15
 
 
 def probe_gpu() -> GpuAccess:
-    """The way to use: `cdi` where the engine found such a device, else `runtime` where it has NVIDIA's, else
-    `devices`. Raises MachineFault where nothing of NVIDIA's is there, or docker fails."""
+    """The way to use: `cdi` where the engine found such a device, else `runtime` where it has NVIDIA's. Raises
+    MachineFault where nothing of NVIDIA's is there, or docker fails."""
     try:
         lines = run(
             ["docker", "info", "--format", "{{json .}}"], quiet_s=ASK_S, each=lambda _: None, leash=False
@@ -25,7 +25,7 @@ def probe_gpu() -> GpuAccess:
         raise MachineFault(
             "Docker could not be asked for its GPU", error.words(2), "see that `docker info` works"
         ) from None
-    return choose_gpu(lines[-1] if lines else "")
+    return choose_gpu(next((line for line in lines if line.startswith("{")), ""))  # warnings may stand around it
 
 
 def choose_gpu(info: str) -> GpuAccess:
@@ -36,7 +36,7 @@ def choose_gpu(info: str) -> GpuAccess:
         told = None
     told = told if isinstance(told, dict) else {}
     found = told.get("DiscoveredDevices") or []  # Docker 28 and later
-    if any(isinstance(one, dict) and str(one.get("ID", "")).startswith("nvidia.com/gpu") for one in found):
+    if any(isinstance(one, dict) and one.get("ID") == CDI_DEVICE for one in found):
         return "cdi"
     if "nvidia" in (told.get("Runtimes") or {}):
         return "runtime"

@@ -1,6 +1,7 @@
 """Models in the Hugging Face cache: which revision is there, and is it whole."""
 
 import json
+import shlex
 from pathlib import Path
 
 from appliance.catalog.entries import HubSource
@@ -21,16 +22,17 @@ def main_revision(source: HubSource, hub: Path) -> str | None:
 
 
 def check_snapshot(source: HubSource, hub: Path) -> None:
-    """Raises FetchFault, with the command that gets it, where its snapshot is not
-    there or not whole: a link that leads nowhere, a shard that the index names and nobody fetched."""
+    """Raises FetchFault, with the command that gets it, where its snapshot is not there or not whole: a link that
+    leads nowhere, a shard that the index names and nobody fetched."""
     folder = hub / hub_folder(source.repo)
     revision = source.revision or main_revision(source, hub)
     if revision is None:
-        raise _absent(source, f"{folder} has no refs/main" if folder.is_dir() else f"there is no {folder}")
+        why = f"{folder} has no refs/main" if folder.is_dir() else f"there is no {folder}"
+        raise _absent(source, hub, why)
     snapshot = folder / "snapshots" / revision
     lacks = _lacking(snapshot)
     if lacks:
-        raise _absent(source, f"{snapshot} lacks {lacks}")
+        raise _absent(source, hub, f"{snapshot} lacks {lacks}")
 
 
 def _lacking(snapshot: Path) -> str | None:
@@ -52,13 +54,13 @@ def _lacking(snapshot: Path) -> str | None:
     return None if any(any(snapshot.glob(pattern)) for pattern in WEIGHTS) else "weights"
 
 
-def _absent(source: HubSource, why: str) -> FetchFault:
-    return FetchFault(f"the model {source.repo} is not here", why, f"get it: {download(source)}")
+def _absent(source: HubSource, hub: Path, why: str) -> FetchFault:
+    return FetchFault(f"the model {source.repo} is not here", why, f"get it: {download(source, hub)}")
 
 
-def download(source: HubSource) -> str:
-    """The command that fetches what an engine reads of a repository, and no more."""
-    words = ["hf download", source.repo]
-    words += [f"--revision {source.revision}"] if source.revision else []
-    words += [f"--exclude '{pattern}'" for pattern in source.unneeded]
-    return " ".join(words)
+def download(source: HubSource, hub: Path) -> str:
+    """The command that fetches what an engine reads of a repository, and no more, to where it is looked for."""
+    words = ["hf", "download", source.repo, "--cache-dir", str(hub)]
+    words += ["--revision", source.revision] if source.revision else []
+    words += [word for pattern in source.unneeded for word in ("--exclude", pattern)]
+    return shlex.join(words)

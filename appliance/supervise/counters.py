@@ -4,6 +4,7 @@ Standard library only: this file also runs inside every engine image.
 """
 
 import json
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -108,7 +109,9 @@ def _at(row: dict[str, Any], path: str) -> int | None:
     value: Any = row
     for part in path.split("."):
         value = value.get(part) if isinstance(value, dict) else None
-    return int(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        return None
+    return int(value)
 
 
 def add(total: Reading, more: Reading) -> Reading:

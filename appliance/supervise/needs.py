@@ -48,9 +48,12 @@ def check(files: Iterable[File]) -> None:
 
 def _main(source: Path) -> str:
     try:
-        return (source / "refs" / "main").read_text(encoding="ascii").strip()
+        revision = (source / "refs" / "main").read_text(encoding="ascii").strip()
     except (FileNotFoundError, NotADirectoryError):
-        raise FileNotFoundError(f"{source} has no refs/main: no whole download is in it") from None
+        revision = ""
+    if not revision:
+        raise FileNotFoundError(f"{source} has no refs/main: no whole download is in it")
+    return revision
 
 
 def _link(link: Path, target: Path) -> None:
