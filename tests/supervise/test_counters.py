@@ -1,6 +1,8 @@
+import json
+
 import pytest
 
-from appliance.supervise.counters import Reading, prometheus, read
+from appliance.supervise.counters import Reading, add, iterations, prometheus, read
 from appliance.supervise.plan import CounterTable
 
 NAMES = {
@@ -88,3 +90,76 @@ def test_a_series_without_a_position_is_not_one_by_position(labels: str) -> None
 def test_an_unknown_format_is_an_error() -> None:
     with pytest.raises(ValueError, match="telepathy"):
         read(CounterTable("/metrics", "telepathy", {}), "")
+
+
+# A list of iterations that is emptied by reading
+
+ITERATIONS = {
+    "steps": "specDecodingStats.numRequestsWithDraftTokens",
+    "drafted": "specDecodingStats.numDraftTokens",
+    "accepted": "specDecodingStats.numAcceptedTokens",
+    "active": "numActiveRequests",
+}
+
+
+def iteration(drafted: object, accepted: object, active: int = 1, steps: object = 1) -> dict[str, object]:
+    """One iteration as trtllm-serve tells it, with what is not read beside it."""
+    return {
+        "iter": 7,
+        "iterLatencyMS": 31.5,
+        "numActiveRequests": active,
+        "kvCacheStats": {"usedNumBlocks": 12},
+        "specDecodingStats": {
+            "numDraftTokens": drafted,
+            "numAcceptedTokens": accepted,
+            "numRequestsWithDraftTokens": steps,
+            "acceptanceLength": 2.5,
+        },
+    }
+
+
+def told(*rows: object) -> Reading:
+    return iterations(json.dumps(rows), ITERATIONS)
+
+
+def test_iterations_are_summed() -> None:
+    assert told(iteration(5, 2), iteration(5, 0), iteration(0, 0, 0, 0)) == Reading(
+        steps=2, drafted=10, accepted=2, progress=3, active=0
+    )
+
+
+def test_the_requests_in_flight_are_the_last_iteration_s_and_none_where_nothing_happened() -> None:
+    assert told(iteration(5, 2, 0), iteration(5, 2, 3)).active == 3
+    assert told() == Reading(progress=0, active=0)
+
+
+def test_drafts_that_are_all_counted_as_nought_are_not_counted() -> None:
+    """TensorRT-LLM before #17082 says 0 for each: unknown, not a failure."""
+    assert told(iteration(0, 0, steps=0), iteration(0, 0, steps=0)) == Reading(progress=2, active=1)
+    assert told({"numActiveRequests": 1}) == Reading(progress=1, active=1)
+
+
+def test_drafts_of_which_none_was_taken_are_counted() -> None:
+    assert told(iteration(5, 0)).accepted == 0
+
+
+@pytest.mark.parametrize("odd", ["7", None, True, float("nan"), float("inf"), [], {}])
+def test_what_is_no_number_costs_only_itself(odd: object) -> None:
+    assert told(iteration(odd, odd), 7, None, iteration(5, 2)).drafted == 5
+
+
+@pytest.mark.parametrize("text", ["", "not json", "7", "null", '{"a": 1}'])
+def test_what_is_no_list_tells_nothing(text: str) -> None:
+    assert iterations(text, ITERATIONS) in (Reading(), Reading(progress=0, active=0))
+
+
+def test_readings_add_up_whatever_one_of_them_does_not_tell() -> None:
+    first, idle = told(iteration(5, 2), iteration(5, 3)), told()
+    total = add(add(first, idle), told(iteration(5, 0, active=4)))
+    assert total == Reading(steps=3, drafted=15, accepted=5, progress=3, active=4)
+    assert add(idle, idle) == Reading(progress=0, active=0)
+
+
+def test_the_format_is_chosen_by_the_table() -> None:
+    table = CounterTable("/metrics", "iterations", ITERATIONS)
+    assert read(table, json.dumps([iteration(5, 2)])).accepted == 2

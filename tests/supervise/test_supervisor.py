@@ -8,14 +8,17 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from appliance.supervise import status
+from appliance.supervise.plan import CounterTable, File, Snapshot
 from appliance.supervise.process import GUARDS
 from appliance.supervise.status import EXITED, READY, STARTING, STOPPED, WEDGED, Status
+from tests.fakes import hub_cache
 
 Make = Callable[..., Any]
 
@@ -140,6 +143,42 @@ def test_a_program_that_is_not_there_is_an_early_death(supervised: Make) -> None
     assert ended.tail == ("cannot start no-such-engine: No such file or directory",)
 
 
+@pytest.mark.parametrize("what", ["a snapshot", "refs", "a vocabulary", "another vocabulary"])
+def test_what_an_engine_needs_and_is_not_there_ends_the_start_with_that_reason(
+    supervised: Make, what: str
+) -> None:
+    one = supervised("--say", "up", restarts=2)
+    cache, file = one.folder / "models--a--b", one.folder / "o200k_base.tiktoken"
+    revision = None if what == "refs" else "0" * 40
+    snapshots = (Snapshot("a/b", str(cache), revision),) if what in ("a snapshot", "refs") else ()
+    files = (File(str(file), "1" * 64, "a vocabulary of the harmony format"),) if not snapshots else ()
+    if what == "another vocabulary":
+        file.write_text("other")
+    one.plan = replace(one.plan, snapshots=snapshots, files=files)
+    assert one.start().code() == 6
+    reason = {
+        "a snapshot": f"{cache} has no snapshot {revision}",
+        "refs": f"{cache} has no refs/main: no whole download is in it",
+        "a vocabulary": f"{file} is not there: a vocabulary of the harmony format",
+        "another vocabulary": f"{file} is not a vocabulary of the harmony format: its sha256 is ",
+    }[what]
+    shown = one.end()
+    assert (shown.state, shown.starts, shown.engine_pid) == (EXITED, 1, None)
+    assert shown.exit and shown.exit.reason.startswith(f"could not be started: {reason}")
+    assert (
+        "up\n" not in one.said() and f"GIVING UP on demo after 1 start(s): {shown.exit.reason}" in one.said()
+    )
+
+
+def test_models_are_laid_out_before_the_engine_starts(supervised: Make) -> None:
+    one = supervised()
+    hub_cache.make(one.folder / "hub", "a/b", config={})
+    one.plan = replace(one.plan, snapshots=(Snapshot("a/b", str(one.folder / "hub" / "models--a--b"), None),))
+    one.start().ready()
+    assert (one.state / "models" / "a" / "b" / "config.json").is_file()
+    assert (one.state / "hub" / "models--a--b" / "refs" / "main").read_text() == hub_cache.REVISION
+
+
 # Ready
 
 
@@ -152,6 +191,50 @@ def test_counters_are_in_the_status(supervised: Make) -> None:
     # 1 + 9 tokens: one step for the probe, three steps of three tokens for the question
     assert (counters.steps, counters.drafted, counters.accepted) == (4, 12, 8)
     assert counters.accepted_per_position == (4, 4, 0)
+
+
+DRAINING = """
+import importlib.util, json, sys
+spec = importlib.util.spec_from_file_location("engine", sys.argv.pop(1))
+engine = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(engine)
+told = 0
+
+def metrics(self):
+    global told
+    with self.lock:
+        fresh, told = self.steps - told, self.steps
+        row = {"numActiveRequests": self.active, "spec": {"steps": 1, "drafted": 3, "accepted": 2}}
+        return json.dumps([row] * fresh)
+
+engine.Engine.metrics = metrics
+engine.main()
+"""
+
+
+def test_counters_that_a_reading_empties_are_summed_over_the_readings(supervised: Make) -> None:
+    one = supervised("--k", "3", "--accepted", "2")
+    program = one.folder / "draining.py"
+    program.write_text(DRAINING)
+    python, *isolated, fake = one.plan.argv[:4]
+    names = {name: f"spec.{name}" for name in ("steps", "drafted", "accepted")}
+    one.plan = replace(
+        one.plan,
+        argv=(python, *isolated, str(program), fake, *one.plan.argv[4:]),
+        counters=CounterTable("/metrics", "iterations", names | {"active": "numActiveRequests"}),
+    )
+    one.start().ready()
+    for asked in (1, 2, 3):  # one step for the probe, three for each question
+        ask(one, tokens=9)
+        steps = 1 + 3 * asked
+        counters = one.until(lambda shown, n=steps: shown.counters and shown.counters.steps == n).counters
+        assert (counters.drafted, counters.accepted) == (3 * steps, 2 * steps)
+    before = one.status().counters.at
+    still = one.until(lambda shown: shown.counters.at > before).counters
+    assert (still.steps, still.generated) == (10, None)
+    os.kill(one.status().engine_pid, signal.SIGKILL)
+    anew = one.until(lambda shown: shown.counters and shown.counters.engine_starts == 2).counters
+    assert anew.steps is None or anew.steps == 1  # a new engine counts from nought
 
 
 def test_a_reading_is_stamped_with_when_it_was_begun(supervised: Make) -> None:
