@@ -24,7 +24,10 @@ ROOT = PACKAGE.parent
 # Before a block that cannot be run where the tests run: it needs a Spark, a hub or both.
 ON_A_SPARK = "<!-- on a Spark -->"
 _BLOCK = re.compile(rf"({re.escape(ON_A_SPARK)}\n+)?```sh\n(.*?)```", re.DOTALL)
-VOCABULARY = f'"{ADDRESS}/{{{",".join(name.partition(".")[0] for name in HARMONY)}}}.tiktoken"'
+VOCABULARY = (
+    "curl -fL --create-dirs --output-dir ~/.cache/spark-spec/harmony -O "
+    f'"{ADDRESS}/{{{",".join(name.partition(".")[0] for name in HARMONY)}}}.tiktoken"'
+)
 
 Row = Mapping[str, str]
 
@@ -103,6 +106,23 @@ def downloads(entries: Iterable[Entry]) -> list[str]:
 
 def downloads_of(preset: str) -> list[str]:
     return downloads(stack_models(resolve(preset, (), os.environ, no_spec=False).stack))
+
+
+def check_on_a_spark(block: Block) -> None:
+    """Hold commands that cannot be run here against the program: its own commands are taken as it takes them, and
+    before each `up` stands all that gets its preset's models, in the program's words, and nothing else."""
+    got: list[str] = []
+    for line in block.lines:
+        if line.startswith("spark-spec "):
+            context = parsed(line)
+            if context.command.name == "up" and got:
+                wanted = [*downloads_of(context.params["preset"]), VOCABULARY]
+                assert set(got) <= set(wanted) and set(wanted) - set(got) <= {VOCABULARY}, line
+                got = []
+        else:
+            assert line.startswith(("hf download ", "curl ")), line
+            got.append(line)
+    assert not got, "downloads without an `up` that needs them"
 
 
 def environment(home: Path, **more: str) -> dict[str, str]:

@@ -1,67 +1,103 @@
-"""Every command that the README shows is run: here, or by .ci/run where it is a whole run of its own."""
+"""Every command that the README shows is run: here, or by .ci/run where it is a whole run of its own.
+
+What needs a Spark or a model hub is marked so, and held against what the program itself asks for.
+"""
 
 import os
 import re
 import subprocess
-import sys
+import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
-from appliance.core.paths import PACKAGE
 from appliance.machine.docker import probe_docker
+from appliance.models.harmony import ADDRESS, HARMONY
 from tests.conftest import Cli
+from tests.pages import ROOT, Block, blocks, check_on_a_spark, environment, read, run
 
-ROOT = PACKAGE.parent
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
+BLOCKS = blocks("README.md")
 WHOLE_RUNS = {"make demo", "make test"}
+HERE = [block for block in BLOCKS[1:] if not block.on_a_spark]
+(SPARK,) = [block for block in BLOCKS if block.on_a_spark]
+
+
+def require_docker() -> None:
+    if probe_docker().state != "ok":
+        if os.environ.get("REQUIRE_DOCKER"):
+            pytest.fail("REQUIRE_DOCKER is set, but no Docker answers")
+        pytest.skip("no Docker answers")
 
 
 def test_the_two_commands_come_first_and_ci_runs_them() -> None:
-    assert BLOCKS[0].split("\n")[:2] == ["make demo", "make test"]
-    ci = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    assert BLOCKS[0].lines == ["make demo", "make test"]
+    ci = read(".ci/run")
     for command in WHOLE_RUNS:
         assert command in ci
 
 
 @pytest.mark.engine
-@pytest.mark.parametrize("block", BLOCKS[1:], ids=lambda block: block.splitlines()[0])
+@pytest.mark.parametrize("block", HERE, ids=lambda block: block.lines[0])
 def test_a_block_of_commands_does_what_it_says(
-    block: str, models_dir: Path, free_port: int, home: Path, cli: Cli
+    block: Block, models_dir: Path, free_port: int, home: Path, cli: Cli
 ) -> None:
     """As it stands, but for the port and the models' folder, which the environment sets."""
     del cli  # takes down what a failed block leaves
-    if "docker compose" in block and probe_docker().state != "ok":
-        if os.environ.get("REQUIRE_DOCKER"):
-            pytest.fail("REQUIRE_DOCKER is set, but no Docker answers")
-        pytest.skip("no Docker answers")
-    binaries = home / "bin"
-    binaries.mkdir()
-    script = binaries / "spark-spec"
-    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m appliance "$@"\n')
-    script.chmod(0o755)
-    environment = {
-        **os.environ,
-        "PATH": f"{binaries}:{os.environ['PATH']}",
-        "SPARK_SPEC_PATHS_MODELS": str(models_dir),
-        "SPARK_SPEC_SERVE_PORT": str(free_port),
-        "COMPOSE_PROJECT_NAME": f"readme-{free_port}",
-    }
-    if "docker compose" in block:  # the checked-in stack has its port in it: the documented one
-        environment.pop("SPARK_SPEC_SERVE_PORT")
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", block],
-        cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False,
-        stdin=subprocess.DEVNULL,
-    )  # fmt: skip
-    if "docker compose" in block:
+    plain_compose = "docker compose" in block.text
+    if plain_compose:
+        require_docker()
+    env = environment(
+        home, SPARK_SPEC_PATHS_MODELS=str(models_dir), COMPOSE_PROJECT_NAME=f"readme-{free_port}"
+    )
+    if not plain_compose:  # the checked-in stack has its port in it: the documented one
+        env["SPARK_SPEC_SERVE_PORT"] = str(free_port)
+    done = run(block.text, env)
+    if plain_compose:
         subprocess.run(
             ["docker", "network", "rm", f"readme-{free_port}_default"], capture_output=True, check=False
         )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_the_block_for_a_spark_is_what_the_program_asks_for() -> None:
+    check_on_a_spark(SPARK)
+    verbs = [line.split()[1] for line in SPARK.lines if line.startswith("spark-spec")]
+    assert verbs == ["up", "ask", "verify"]
+
+
+@pytest.mark.docker
+def test_its_up_would_start_once_the_models_are_there(cli: Cli) -> None:
+    """All of `up` that comes before a fetch, for real; only the way to the GPU is given, for there is none here."""
+    require_docker()
+    (up,) = [line for line in SPARK.lines if line.startswith("spark-spec up")]
+    done = cli(*up.split()[1:], "--dry-run", "--set", "docker.gpu=devices", "--set", "serve.port=18999")
+    assert done.returncode == 0, done.stderr
+    assert "wait for a token through chat" in done.stdout
+
+
+def test_its_curl_puts_the_vocabulary_where_it_is_looked_for(tmp_path: Path, home: Path) -> None:
+    """The command as it stands, with a server of our own in the place of the real one."""
+    served = tmp_path / "encodings"
+    served.mkdir()
+    for name in HARMONY:
+        (served / name).write_text(name)
+    handler = partial(SimpleHTTPRequestHandler, directory=str(served))
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        (curl,) = [line for line in SPARK.lines if line.startswith("curl")]
+        ours = curl.replace(ADDRESS, f"http://127.0.0.1:{server.server_address[1]}")
+        done = run(ours, environment(home, HOME=str(home), no_proxy="127.0.0.1"))
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert done.returncode == 0, done.stderr
+    folder = home / ".cache" / "spark-spec" / "harmony"
+    assert {path.name: path.read_text() for path in folder.iterdir()} == {name: name for name in HARMONY}
+
+
 def test_every_page_it_links_to_is_there() -> None:
-    for page in re.findall(r"\]\(([^)]+)\)", README):
+    for page in re.findall(r"\]\(([^)]+)\)", read("README.md")):
         assert (ROOT / page).is_file(), page
