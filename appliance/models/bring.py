@@ -4,7 +4,7 @@ from pathlib import Path
 
 from appliance.catalog.entries import Entry, HubSource
 from appliance.catalog.stack import Paths
-from appliance.core.errors import FetchFault
+from appliance.core.errors import FetchFault, MachineFault
 from appliance.models import ensure as files
 from appliance.models.ensure import Progress, Say, quiet
 from appliance.models.hub import check_snapshot
@@ -22,14 +22,14 @@ def is_here(entry: Entry, paths: Paths) -> bool:
         return path_of(entry, paths).is_file()
     try:
         check_snapshot(entry.source, paths.hub)
-    except FetchFault:
+    except (FetchFault, MachineFault):
         return False
     return True
 
 
 def bring(entry: Entry, paths: Paths, say: Say, progress: Progress = quiet) -> Path:
-    """See to it that a model is here. Returns its path. Raises as `ensure` does; FetchFault, with the command, for
-    a hub's model that is not here."""
+    """See to it that a model is here. Returns its path. Raises as `ensure` does, and as `check_snapshot` for
+    a hub's model."""
     if isinstance(entry.source, HubSource):
         check_snapshot(entry.source, paths.hub)
     else:

@@ -5,7 +5,7 @@ import shlex
 from pathlib import Path
 
 from appliance.catalog.entries import HubSource
-from appliance.core.errors import FetchFault
+from appliance.core.errors import FetchFault, MachineFault
 from appliance.models.place import hub_folder
 
 WEIGHTS = ("*.safetensors", "*.bin")
@@ -13,26 +13,45 @@ INDEX = "model.safetensors.index.json"
 
 
 def main_revision(source: HubSource, hub: Path) -> str | None:
-    """The revision that refs/main of a model here names; None where there is none."""
+    """The revision that refs/main of a model here names; None where there is none to read."""
     try:
-        text = (hub / hub_folder(source.repo) / "refs" / "main").read_text(encoding="ascii").strip()
-    except (OSError, ValueError):
+        return _main(hub / hub_folder(source.repo))
+    except OSError:
         return None
-    return text or None
 
 
 def check_snapshot(source: HubSource, hub: Path) -> None:
     """Raises FetchFault, with the command that gets it, where its snapshot is not there or not whole: a link that
-    leads nowhere, a shard that the index names and nobody fetched."""
+    leads nowhere, a shard that the index names and nobody fetched. Raises MachineFault where it may not be read."""
     folder = hub / hub_folder(source.repo)
-    revision = source.revision or main_revision(source, hub)
+    try:
+        why = _missing(folder, source.revision)
+    except OSError as error:
+        raise MachineFault(
+            f"the model {source.repo} cannot be read",
+            f"{error.filename}: {error.strerror}",
+            f"make it yours: sudo chown -R $(id -u) {shlex.quote(str(folder))}; paths.hub names another folder",
+        ) from None
+    if why:
+        raise FetchFault(f"the model {source.repo} is not here", why, f"get it: {download(source, hub)}")
+
+
+def _missing(folder: Path, pinned: str | None) -> str | None:
+    """What keeps a model's folder from being used; None where nothing does. Raises OSError."""
+    revision = pinned or _main(folder)
     if revision is None:
-        why = f"{folder} has no refs/main" if folder.is_dir() else f"there is no {folder}"
-        raise _absent(source, hub, why)
+        return f"{folder} has no refs/main" if folder.is_dir() else f"there is no {folder}"
     snapshot = folder / "snapshots" / revision
     lacks = _lacking(snapshot)
-    if lacks:
-        raise _absent(source, hub, f"{snapshot} lacks {lacks}")
+    return f"{snapshot} lacks {lacks}" if lacks else None
+
+
+def _main(folder: Path) -> str | None:
+    try:
+        text = (folder / "refs" / "main").read_text(encoding="ascii").strip()
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return None
+    return text or None
 
 
 def _lacking(snapshot: Path) -> str | None:
@@ -48,14 +67,10 @@ def _lacking(snapshot: Path) -> str | None:
     if index.is_file():
         try:
             shards = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
-        except (ValueError, KeyError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError):
             return f"a readable {INDEX}"
         return next((shard for shard in sorted(map(str, shards)) if not (snapshot / shard).is_file()), None)
     return None if any(any(snapshot.glob(pattern)) for pattern in WEIGHTS) else "weights"
-
-
-def _absent(source: HubSource, hub: Path, why: str) -> FetchFault:
-    return FetchFault(f"the model {source.repo} is not here", why, f"get it: {download(source, hub)}")
 
 
 def download(source: HubSource, hub: Path) -> str:

@@ -1,0 +1,85 @@
+"""The harmony vocabulary is found wanting before anything is loaded, with the command that gets it (case 20)."""
+
+import hashlib
+import os
+import shlex
+from pathlib import Path
+
+import pytest
+
+from appliance.catalog.entries import load_entry
+from appliance.core.errors import FetchFault, MachineFault, Mismatch
+from appliance.models import harmony
+from appliance.models.harmony import HARMONY, check_harmony
+from tests.engines.served import FACTS, with_facts
+
+CONTENT = {name: f"IQ== {number}\n".encode() for number, name in enumerate(HARMONY)}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the files as they should be; the hashes are those of small stand-ins."""
+    monkeypatch.setattr(
+        harmony, "HARMONY", {name: hashlib.sha256(content).hexdigest() for name, content in CONTENT.items()}
+    )
+    there = tmp_path / "my harmony"
+    there.mkdir()
+    for name, content in CONTENT.items():
+        (there / name).write_bytes(content)
+    return there
+
+
+@with_facts
+def test_the_hashes_are_the_facts() -> None:
+    facts = (FACTS / "trtllm.md").read_text(encoding="utf-8")
+    assert set(HARMONY) == {"o200k_base.tiktoken", "cl100k_base.tiktoken"}
+    assert all(f"{name} {sha256}" in facts for name, sha256 in HARMONY.items())
+
+
+def test_a_whole_vocabulary_is_accepted(folder: Path) -> None:
+    check_harmony(folder)
+
+
+@pytest.mark.parametrize("name", CONTENT)
+def test_a_file_that_is_not_there_is_fetched_by_the_command(folder: Path, name: str) -> None:
+    (folder / name).unlink()
+    with pytest.raises(FetchFault) as caught:
+        check_harmony(folder)
+    assert caught.value.code == 5 and str(folder / name) in caught.value.what
+    command = shlex.split(caught.value.fix.partition("    (")[0])
+    assert command[:4] == ["mkdir", "-p", str(folder), "&&"]
+    assert command[4:8] == ["curl", "-fL", "-o", str(folder / name)] and command[8].endswith(f"/{name}")
+    assert "without network" in caught.value.fix and "paths.harmony" in caught.value.fix
+
+
+def test_a_folder_that_is_the_wrong_one_names_the_first_file_it_lacks(folder: Path) -> None:
+    for wrong in (folder.parent, folder / "nowhere"):
+        with pytest.raises(FetchFault, match=rf"{wrong}/o200k_base\.tiktoken is not there"):
+            check_harmony(wrong)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"<html>blocked by the proxy</html>", CONTENT["cl100k_base.tiktoken"]]
+)
+def test_another_content_is_a_mismatch(folder: Path, content: bytes) -> None:
+    (folder / "o200k_base.tiktoken").write_bytes(content)
+    with pytest.raises(Mismatch) as caught:
+        check_harmony(folder)
+    assert caught.value.code == 9
+    assert hashlib.sha256(content).hexdigest() in caught.value.why and "curl -fL" in caught.value.fix
+
+
+def test_what_cannot_be_read_is_the_machine_s_fault(folder: Path) -> None:
+    (folder / "o200k_base.tiktoken").unlink()
+    (folder / "o200k_base.tiktoken").mkdir()
+    with pytest.raises(MachineFault) as caught:
+        check_harmony(folder)
+    assert caught.value.code == 4 and os.strerror(21) in caught.value.why
+    (folder / "plain").write_text("")
+    with pytest.raises(MachineFault):
+        check_harmony(folder / "plain")
+
+
+def test_who_speaks_harmony_is_written_in_the_catalog() -> None:
+    assert load_entry("gpt-oss-120b").chat == "harmony"
+    assert load_entry("llama-3.3-70b-instruct-fp4").chat is None

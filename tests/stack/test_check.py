@@ -1,0 +1,103 @@
+"""A stack can be where its models are made for one another and its engine can serve them."""
+
+import pytest
+
+from appliance.catalog.preset import names
+from appliance.core.errors import ConfigFault
+from appliance.stack.check import check, pair_of
+from appliance.stack.resolve import resolve
+
+
+def refused(preset: str, *sets: str) -> ConfigFault:
+    with pytest.raises(ConfigFault) as caught:
+        check(resolve(preset, sets, {}).stack)
+    assert caught.value.code == 3 and caught.value.why and caught.value.fix
+    return caught.value
+
+
+@pytest.mark.parametrize("no_spec", [False, True])
+@pytest.mark.parametrize("preset", names())
+def test_every_preset_can_be_with_and_without_its_draft(preset: str, no_spec: bool) -> None:
+    check(resolve(preset, [], {}, no_spec=no_spec).stack)
+
+
+def test_a_pair_is_what_the_catalog_knows_of_the_models() -> None:
+    pair = pair_of(resolve("eagle3", [], {}).stack)
+    assert (pair.target.name, pair.draft and pair.draft.name) == (
+        "openai/gpt-oss-120b",
+        "nvidia/gpt-oss-120b-Eagle3-long-context",
+    )
+    assert pair_of(resolve("eagle3", [], {}, no_spec=True).stack).draft is None
+
+
+@pytest.mark.parametrize("key", ["target.model", "draft.model"])
+def test_a_model_the_catalog_does_not_have_is_refused_with_the_nearest(key: str) -> None:
+    with pytest.raises(ConfigFault) as caught:
+        check(resolve("eagle3", [f"{key}=gpt-oss-120"], {}).stack)
+    assert "gpt-oss-120b" in caught.value.fix
+
+
+def test_a_model_of_a_format_the_engine_does_not_read_is_refused() -> None:
+    fault = refused("eagle3", "target.model=smollm2-135m-instruct")
+    assert fault.what == "the engine trtllm cannot read smollm2-135m-instruct"
+    assert "gguf" in fault.why and "safetensors" in fault.why
+    assert "cannot read llama" in refused("demo", "draft.model=llama-3.1-8b-instruct-fp4").what
+
+
+def test_more_context_than_target_or_draft_can_do_is_refused() -> None:
+    target = refused("eagle3", "serve.max_seq_len=131073")
+    assert "gpt-oss-120b" in target.what and "131072" in target.fix
+    draft = refused("eagle3-70b", "draft.model=lmsys-llama-3.3-70b-eagle3", "serve.max_seq_len=2049")
+    assert "lmsys-llama-3.3-70b-eagle3" in draft.what and "2048" in draft.fix
+
+
+@pytest.mark.parametrize(
+    ("preset", "sets", "kind"),
+    [
+        ("eagle3-70b", ("draft.model=llama-3.1-8b-instruct-fp4",), "draft-target"),
+        ("eagle3", ("draft.method=draft-target",), "eagle3"),
+        ("draft-target-vllm", ("draft.model=nvidia-llama-3.3-70b-eagle3",), "eagle3"),
+        ("demo", ("draft.method=eagle3",), "draft-target"),
+    ],
+)
+def test_a_head_and_a_model_do_not_draft_in_each_other_s_way(
+    preset: str, sets: tuple[str, ...], kind: str
+) -> None:
+    fault = refused(preset, *sets)
+    assert f"it drafts by {kind}" in fault.why and f"draft.method={kind}" in fault.fix
+
+
+@pytest.mark.parametrize("preset", ["eagle3", "eagle3-vllm", "eagle3-sglang"])
+def test_a_head_of_another_target_is_refused(preset: str) -> None:
+    for head in ("nvidia-llama-3.3-70b-eagle3", "qwen3-235b-a22b-eagle3"):
+        fault = refused(preset, f"draft.model={head}")
+        assert fault.what == f"{head} was not made for gpt-oss-120b" and "spark-spec heads" in fault.fix
+
+
+@pytest.mark.parametrize(
+    ("preset", "head", "most"),
+    [
+        ("eagle3", "gpt-oss-120b-eagle3-throughput", 1),
+        ("eagle3-vllm", "gpt-oss-120b-eagle3-throughput", 1),
+        ("eagle3-sglang", "gpt-oss-120b-eagle3-throughput", 1),
+        ("eagle3-v3", "gpt-oss-120b-eagle3-v3", 3),
+    ],
+)
+def test_a_head_drafts_no_more_than_it_was_made_for(preset: str, head: str, most: int) -> None:
+    """Case 19."""
+    fault = refused(preset, f"draft.model={head}", f"draft.k={most + 1}")
+    assert f"at most {most}" in fault.why and f"draft.k={most}" in fault.fix
+    check(resolve(preset, [f"draft.model={head}", f"draft.k={most}"], {}).stack)
+
+
+def test_a_head_published_for_another_engine_is_a_warning() -> None:
+    told = check(resolve("eagle3", ["draft.model=lmsys-gpt-oss-120b-eagle3"], {}).stack)
+    assert any("published for sglang, not for trtllm" in line for line in told)
+    assert not any("published for" in line for line in check(resolve("eagle3", [], {}).stack))
+
+
+def test_models_without_a_pinned_revision_are_named_once() -> None:
+    said = [line for line in check(resolve("eagle3", [], {}).stack) if "no revision is pinned" in line]
+    assert len(said) == 1
+    assert "openai/gpt-oss-120b and nvidia/gpt-oss-120b-Eagle3-long-context" in said[0]
+    assert check(resolve("demo", [], {}).stack) == ()
