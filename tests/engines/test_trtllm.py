@@ -21,6 +21,7 @@ from appliance.engines.trtllm_config import OWNED
 from appliance.stack.check import check, pair_of
 from appliance.stack.render import render
 from appliance.stack.resolve import resolve
+from tests.conftest import Cli
 from tests.engines.served import DRAFT_TARGET, EAGLE3, FACTS, GPT, PLACE, entry, stack, with_facts
 from tests.golden import machine
 
@@ -336,6 +337,14 @@ def test_a_key_of_another_way_to_draft_is_unknown(version: str, preset: str, key
     assert "unknown setting trtllm.speculative_config." in fault.what
 
 
+def test_at_the_command_line_it_is_exit_3_in_three_lines(cli: Cli, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    done = cli("render", "eagle3", "-o", str(out), "--set", "trtllm.kv_cache_config.max_token=1")
+    assert done.returncode == 3 and not out.exists() and done.stdout == ""
+    assert "unknown setting trtllm.kv_cache_config.max_token" in done.stderr
+    assert "Did you mean max_tokens?" in done.stderr and "Traceback" not in done.stderr
+
+
 def test_every_other_key_is_reachable_and_ends_beside_ours() -> None:
     told = config("eagle3", "trtllm.speculative_config.eagle3_model_arch=llama3", "trtllm.moe_config.backend=TRITON",
                   "trtllm.cuda_graph_config=null", "trtllm.max_num_tokens=16384")  # fmt: skip
@@ -638,6 +647,9 @@ def test_a_stack_of_one_s_own_models_is_launched_alike() -> None:
         "speculative_model_dir": "/d",
         "allow_advanced_sampling": True,
     }
+    assert told["kv_cache_config"] == {"enable_block_reuse": False}  # off unless it is asked for
+    reused = launched(EAGLE3, trtllm={"kv_cache_config": {"enable_block_reuse": True}})
+    assert yaml.safe_load(reused.files[CONFIG])["kv_cache_config"] == {"enable_block_reuse": True}
     assert launched(DRAFT_TARGET).argv[1] == "nvidia/Llama-3.3-70B-Instruct-FP4"
     other = Pair(entry("someone/Other-1B"), None)
     assert "TIKTOKEN_ENCODINGS_BASE" not in launched(other).env

@@ -68,6 +68,7 @@ def test_every_start_may_lay_it_out_anew_and_a_new_revision_takes_the_place_of_t
     lay_out([Snapshot(REPO, str(folder), REVISION)], state)
     assert seen() == first and len(first) == 4
     cached(tmp_path / "hub", OTHER)
+    (state / "models" / "openai" / ".gpt-oss-120b.new").symlink_to("/nowhere")  # of a start that was killed
     lay_out([Snapshot(REPO, str(folder), OTHER)], state)
     assert b"ffff" in resolved(state, "config.json")
     assert seen().keys() == first.keys()
