@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from appliance.catalog.entries import load_entry
-from appliance.core.paths import default_models
+from appliance.core.paths import default_harmony, default_models
 from appliance.models.ensure import ensure
 from appliance.stack.release import stack_names
 
@@ -44,6 +44,7 @@ def _models_folder() -> Path:
 
 
 MODELS = _models_folder()  # read before any test changes the environment
+HARMONY_FOLDER = Path(default_harmony() or "/nowhere")
 
 
 @pytest.fixture(scope="session")

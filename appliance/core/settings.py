@@ -215,6 +215,7 @@ def from_assignments(pairs: Iterable[str], known: Known) -> dict[str, Value]:
 def _section(key: str, text: str, known: Known) -> Mapping[str, Any]:
     if not (any(other.startswith(key + ".") or other == key for other in known) or in_open(key, known)):
         raise unknown(key, "--set", known)
+    _not_empty(key, text, f"--set {key}")
     tree: Any = parse_yaml(text, f"--set {key}")
     for part in reversed(key.split(".")):
         tree = {part: tree}

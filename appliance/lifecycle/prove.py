@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from appliance import engines
 from appliance.core.errors import UsageFault
 from appliance.lifecycle.baseline import baseline
 from appliance.lifecycle.managed import Managed, client
@@ -43,6 +44,13 @@ def require_draft(stack: Managed, release: Release) -> None:
             f"{stack.folder.name} does not speculate",
             "it is its own baseline",
             "name a stack with a draft, or bring one up: spark-spec up demo",
+        )
+    if engines.get(release.stack().engine.name).gpu:
+        raise UsageFault(
+            f"{stack.folder.name} cannot be compared beside itself",
+            "its target would be loaded a second time, into the same GPU's memory",
+            "serve it without speculation in its place: spark-spec up "
+            f"{release.stack().preset} --no-spec --name baseline --replace",
         )
 
 

@@ -25,7 +25,9 @@ def probe_gpu() -> GpuAccess:
         raise MachineFault(
             "Docker could not be asked for its GPU", error.words(2), "see that `docker info` works"
         ) from None
-    return choose_gpu(next((line for line in lines if line.startswith("{")), ""))  # warnings may stand around it
+    return choose_gpu(
+        next((line for line in lines if line.startswith("{")), "")
+    )  # warnings may stand around it
 
 
 def choose_gpu(info: str) -> GpuAccess:

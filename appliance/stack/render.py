@@ -172,7 +172,7 @@ def _compose(stack: Stack, machine: Machine, name: str, digest: str) -> dict[str
         "home": machine.home,
         "image": stack_image(stack).reference,
         "user": stack.docker.user,
-        "gpu": machine.gpu if engines.get(stack.engine.name).gpu else None,
+        "gpu": machine.gpu if engines.get(stack.engine.name).gpu else "none",
         "port": stack.serve.port,
         "container_port": CONTAINER_PORT,
         "mounts": _mounts(stack, machine),

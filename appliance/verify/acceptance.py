@@ -55,9 +55,11 @@ class Acceptance(Strict):
 
     @property
     def speculated(self) -> bool | None:
-        """Whether anything was drafted; None where nobody counts that."""
-        counts = [count for count in (self.drafted, self.steps) if count is not None]
-        return any(counts) if counts else None
+        """Whether anything was drafted; None where nobody counts that. Steps of which no draft is known and nothing
+        was accepted may be those of a target alone."""
+        if self.drafted is not None or self.accepted:
+            return bool(self.drafted or self.accepted)
+        return bool(self.steps) if self.accepted is None and self.steps is not None else None
 
 
 def between(before: Counters, after: Counters) -> Acceptance | None:

@@ -26,7 +26,7 @@ HARMONY = re.compile(r"assistant(?:final|analysis|commentary)|\A\s*analysis(?=[A
 
 def faults(answer: Answer) -> str | None:
     """The first thing wrong with any answer, whatever was asked."""
-    return empty(answer) or unfinished(answer) or one_token_run(answer) or leaked_control(answer)
+    return empty(answer) or unfinished(answer) or leaked_control(answer) or one_token_run(answer)
 
 
 def empty(answer: Answer) -> str | None:

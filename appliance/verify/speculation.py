@@ -67,12 +67,24 @@ def newer(read_counters: ReadCounters, than: float, patience_s: float) -> Counte
 
 
 def _told(answers: list[Answer]) -> Acceptance | None:
-    """What the answers themselves say of drafts, where no counter does: steps stay unknown."""
+    """What the answers themselves say of drafts, where no counter does: the drafts' counts, with the steps unknown;
+    or tokens per step, from which the steps follow, with the drafts unknown (TensorRT-LLM)."""
     drafted = [answer.drafted for answer in answers if answer.drafted is not None]
     if not drafted:
-        return None
+        return _by_length(answers)
     accepted = [answer.accepted for answer in answers if answer.accepted is not None]
     return Acceptance(drafted=sum(drafted), accepted=sum(accepted) if accepted else None)
+
+
+def _by_length(answers: list[Answer]) -> Acceptance | None:
+    """Counts from `tokens / steps`, which some engines give with each answer."""
+    told = [(answer.completion_tokens, answer.acceptance_length) for answer in answers]
+    known = [(tokens, length) for tokens, length in told if tokens and length]
+    if not known:
+        return None
+    tokens = sum(tokens for tokens, _ in known)
+    steps = round(sum(tokens / length for tokens, length in known))
+    return Acceptance(steps=steps, accepted=max(0, tokens - steps))
 
 
 def _judge(counted: Acceptance | None, expected: bool) -> Check:
@@ -81,12 +93,13 @@ def _judge(counted: Acceptance | None, expected: bool) -> Check:
         if speculated:
             return failed(NAME, "drafts are made, though this stack should serve the target alone", NO_DRAFT)
         return not_offered(NAME)
+    if counted and speculated is not False and counted.accepted == 0 and (counted.steps or 0) >= ENOUGH_STEPS:
+        many = "" if counted.drafted is None else f" of {counted.drafted}"
+        return failed(NAME, f"not one{many} drafted tokens was accepted in {counted.steps} steps", BAD_DRAFT)
     if counted is None or speculated is None:
         return unknown(NAME, "this engine does not count its drafts, or the count did not come in time")
     if not speculated:
         return failed(NAME, "the engine made no draft at all", NO_DRAFT)
-    if counted.accepted == 0 and (counted.steps or 0) >= ENOUGH_STEPS:
-        return failed(NAME, f"not one of {counted.drafted} drafted tokens was accepted", BAD_DRAFT)
     return passed(NAME, describe(counted))
 
 

@@ -20,7 +20,7 @@ CONTEXT = {
     "port": 8000,
     "container_port": 8000,
     "user": "10001:10001",
-    "gpu": None,
+    "gpu": "none",
     "mounts": [("/srv/models", "/models")],
 }
 QUOTED = ["project", "stack", "preset", "digest", "home", "image", "user"]

@@ -251,6 +251,30 @@ def test_without_counters_the_answers_own_word_is_taken() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("length", "expected", "result"),
+    [
+        (2.0, True, "passed"),
+        (1.0, True, "failed"),
+        (1.0, False, "not offered"),
+        (2.0, False, "failed"),
+    ],
+)
+def test_without_counts_of_drafts_the_tokens_per_step_of_the_answers_tell(
+    length: float, expected: bool, result: str
+) -> None:
+    """TensorRT-LLM's drafts are counted as nought before PR #17082; its answers say how far each step got."""
+
+    def brain(body: Json) -> Reply:
+        pieces = tuple(f" word{i}" for i in range(24))
+        return replace(good(body), pieces=pieces, per_iteration=length)
+
+    report = verified(brain, expected=expected, read=lambda: Counters(time.time(), 1))
+    assert outcome(report, "speculation").outcome == result
+    if length == 2.0:
+        assert report.acceptance and report.acceptance.acceptance_length == 2.0
+
+
 def test_a_restart_in_between_is_unknown() -> None:
     starts = count(1)
     report = verified(expected=True, read=lambda: Counters(time.time(), next(starts), 9, 9, 9, 9))
