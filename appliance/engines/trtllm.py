@@ -79,6 +79,8 @@ class TrtLlm:
         return Launch(
             argv=(
                 *("trtllm-serve", _model(pair), "--backend", "pytorch"),
+                # By the repository's name its loader asks the hub, offline too, and dies of it.
+                *("--tokenizer", place.target),
                 *("--host", place.host, "--port", str(place.port), *name),
                 *("--extra_llm_api_options", f"{place.config}/{CONFIG}"),  # its only name until 1.2.0rc5
             ),

@@ -18,6 +18,7 @@ MOST_TOKENS = 8192  # the engine's own default of max_num_tokens
 # Keys of the engine's config that the stack has its own words for; None: nobody sets them.
 OWNED: Mapping[str, str | None] = {
     "model": "target.model",
+    "tokenizer": "target.model",
     "max_batch_size": "serve.max_batch_size",
     "max_seq_len": "serve.max_seq_len",
     "enable_iter_perf_stats": None,
@@ -37,10 +38,7 @@ WHY_NOBODY = {
 
 def config(stack: Stack, pair: Pair, place: Place, version: Version) -> dict[str, Any]:
     """The whole config, as data. Pure."""
-    ours: dict[str, Any] = {
-        "tokenizer": place.target,  # by the repository's name its loader asks the hub, offline too, and dies of it
-        "max_batch_size": stack.serve.max_batch_size,
-    }
+    ours: dict[str, Any] = {"max_batch_size": stack.serve.max_batch_size}
     if (length := stack.serve.max_seq_len) is not None:
         ours["max_seq_len"] = length
         if length > MOST_TOKENS:
