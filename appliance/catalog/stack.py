@@ -114,6 +114,11 @@ class Health(Strict):
     restarts: Annotated[int, Field(ge=0, le=10)] = Field(
         default=2, description="Restarts of a died or wedged engine before giving up."
     )
+    memory_floor_gib: Annotated[float, Field(ge=0, le=1024, allow_inf_nan=False)] = Field(
+        default=0.0,
+        description="GiB of the machine's memory that must stay available: below it the engine is stopped, for good, "
+        "before the machine stands still. 0 looks at nothing.",
+    )
 
 
 class Llamacpp(Strict):

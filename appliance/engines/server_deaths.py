@@ -4,6 +4,12 @@ from appliance.engines.base import Death
 
 DEATHS: tuple[Death, ...] = (
     Death(
+        r"stopped to save the machine",
+        "the machine's memory was running out, and with unified memory it would have stood still",
+        "lower serve.max_seq_len, serve.max_batch_size or what caps the KV cache, end other programs, or lower "
+        "health.memory_floor_gib",
+    ),
+    Death(
         r"[Aa]ddress already in use",
         "the port is taken by another program",
         "choose another port with --set serve.port=…, or end the other program",

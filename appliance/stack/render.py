@@ -157,7 +157,10 @@ def _plan(stack: Stack, machine: Machine, launch: Launch, here: Place, name: str
             for file, sha256 in (HARMONY.items() if needs_harmony(stack) else ())
         ),
         limits=Limits(
-            restarts=stack.health.restarts, stall_s=stack.health.stall_s, wedge_s=stack.health.wedge_s
+            restarts=stack.health.restarts,
+            stall_s=stack.health.stall_s,
+            wedge_s=stack.health.wedge_s,
+            memory_floor=int(stack.health.memory_floor_gib * 2**30),
         ),
     )
 

@@ -25,6 +25,8 @@ EAGER_POLL_S = 0.05
 POLL_S = 1.0
 PROBE_S = 5.0  # how long a health or counter probe may take
 LOST_S = 10.0  # a probe that has not reported this long after its limit is taken as lost
+LOW_S = 2.0  # how long memory may be below the floor: a load that is about to end gives some back
+LOW_STOP_S = 2.0  # an engine that starves the machine gets no more time than this to end
 UNDEAD_S = 10.0  # how long a killed engine may hang in the kernel before it is given up
 
 
@@ -48,6 +50,7 @@ class Lifecycle:
         self.starts = 0
         self.moved_at = now
         self.wedged = False
+        self.starved = False
         self.exit_code: int | None = None
         self._limits = limits
         self._counted = counted
@@ -67,6 +70,7 @@ class Lifecycle:
         self._kill_at: float | None = None
         self._killed = False
         self._term_due = False
+        self._low_since: float | None = None
         self._again: dict[Do, float] = {}  # when each probe may be sent again
         self.wedged = False
 
@@ -122,6 +126,24 @@ class Lifecycle:
             self._token_moved(now)
         self._mark = mark
 
+    def memory(self, now: float, available: int) -> None:
+        """The bytes that the machine can still give. Below the floor the engine has to go, for good: on unified
+        memory the machine would stand still before anything is killed, and a restart would end alike."""
+        floor = self._limits.memory_floor
+        if available >= floor:
+            self._low_since = None
+        elif self._low_since is None:
+            self._low_since = now
+        elif now - self._low_since >= LOW_S and self._running and self._kill_at is None:
+            self.starved = True
+            self.state = EXITED
+            self.phase = (
+                f"stopped to save the machine: {available / 2**30:.1f} GiB of memory were left, "
+                f"the floor is {floor / 2**30:.1f} GiB"
+            )
+            self._kill_at = now + min(LOW_STOP_S, self._limits.stop_s)
+            self._term_due = True
+
     def stop(self, now: float) -> None:
         """A signal asked for the end; the second one does not wait."""
         if self._stop_asked:
@@ -140,6 +162,8 @@ class Lifecycle:
         limits = self._limits
         if self._stop_asked:
             self._finish(STOPPED, "stopped on request", EXIT_STOPPED)
+        elif self.starved:
+            self._finish(EXITED, self.phase, EXIT_DIED)
         elif self._ever_ready and self._restarts < limits.restarts:
             wait = limits.backoff_s * 2**self._restarts
             self._restarts += 1

@@ -66,6 +66,7 @@ class Limits:
     probe_every_s: float = 60.0
     stop_s: float = 20.0
     stable_s: float = 600.0
+    memory_floor: int = 0  # bytes of the machine's MemAvailable; 0: not looked at
 
 
 @dataclass(frozen=True)

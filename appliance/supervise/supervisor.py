@@ -13,7 +13,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from appliance.supervise import counters, needs, probes, status
+from appliance.supervise import counters, memory, needs, probes, status
 from appliance.supervise.counters import Reading
 from appliance.supervise.journal import Journal
 from appliance.supervise.lifecycle import PROBE_S, Do, Lifecycle
@@ -43,6 +43,7 @@ class Supervisor:
         self._moves_seen = 0
         self._read_mark = 0
         self._read_again = 0.0
+        self._memory_again = 0.0
         self._exit: Exit | None = None
         self._counters: Counters | None = None
         self._total: Reading | None = None
@@ -138,6 +139,10 @@ class Supervisor:
                 self._life.moved(now)
             if not self._read_mark <= read < self._read_mark + READ_STEP:  # less: a worker process ended
                 self._read_mark = read
+        if self._plan.limits.memory_floor and now >= self._memory_again:
+            self._memory_again = now + 1.0
+            if (available := memory.available()) is not None:
+                self._life.memory(now, available)
         if engine.ended():
             self._bury(engine, output)
 
@@ -205,7 +210,13 @@ class Supervisor:
 
     def _record(self, code: int | None, how: str, tail: tuple[str, ...]) -> None:
         life = self._life
-        reason = life.phase if life.wedged else "stopped on request" if life.state == STOPPED else how
+        reason = (
+            life.phase
+            if life.wedged or life.starved
+            else "stopped on request"
+            if life.state == STOPPED
+            else how
+        )
         signalled = code is not None and code < 0
         self._exit = Exit(
             code=None if signalled else code,

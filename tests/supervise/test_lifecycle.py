@@ -10,6 +10,8 @@ from appliance.supervise.lifecycle import (
     EXIT_STOPPED,
     EXIT_WEDGED,
     LOST_S,
+    LOW_S,
+    LOW_STOP_S,
     PROBE_S,
     UNDEAD_S,
     Do,
@@ -341,3 +343,37 @@ def test_an_engine_that_cannot_be_killed_is_given_up() -> None:
     assert life.due(20 + UNDEAD_S - 1) == []
     life.due(20 + UNDEAD_S)
     assert (life.state, life.exit_code) == (EXITED, EXIT_DIED)
+
+
+# Memory
+
+
+FLOOR = replace(LIMITS, memory_floor=4 * 2**30)
+
+
+@pytest.mark.parametrize("life", [begun(FLOOR), ready(FLOOR)], ids=["loading", "ready"])
+def test_memory_below_the_floor_ends_the_engine_for_good(life: Lifecycle) -> None:
+    life.memory(20, 3 * 2**30)
+    assert life.exit_code is None and Do.TERM not in life.due(20)
+    life.memory(20 + LOW_S, 3 * 2**30)
+    assert life.due(20 + LOW_S) == [Do.TERM]
+    assert life.due(20 + LOW_S + LOW_STOP_S) == [Do.KILL]
+    die(life, 30)
+    assert (life.state, life.exit_code) == (EXITED, EXIT_DIED)
+    assert life.phase == "stopped to save the machine: 3.0 GiB of memory were left, the floor is 4.0 GiB"
+
+
+def test_memory_that_is_low_for_a_moment_only_costs_nothing() -> None:
+    life = ready(FLOOR)
+    life.memory(20, 3 * 2**30)
+    life.memory(21, 4 * 2**30)
+    life.memory(22, 3 * 2**30)
+    life.memory(22 + LOW_S / 2, 3 * 2**30)
+    assert life.state == READY and Do.TERM not in life.due(23)
+
+
+def test_without_a_floor_memory_is_no_matter() -> None:
+    life = ready()
+    for now in range(20, 40):
+        life.memory(now, 0)
+    assert life.state == READY

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from appliance.supervise import status
+from appliance.supervise import memory, status
 from appliance.supervise.plan import CounterTable, File, Snapshot
 from appliance.supervise.process import GUARDS
 from appliance.supervise.status import EXITED, READY, STARTING, STOPPED, WEDGED, Status
@@ -534,3 +535,41 @@ def test_one_that_was_given_up_just_now_is_not_begun_anew(supervised: Make) -> N
     again = one.start()
     assert again.code() == 6
     assert one.status() == before
+
+
+# Memory
+
+HOG = """
+import sys, time
+kept = bytearray()
+while len(kept) < int(sys.argv[1]) * 2**20:
+    kept += bytes([1]) * 2**24
+    time.sleep(0.02)
+time.sleep(600)
+"""
+
+
+def available() -> int:
+    found = memory.available()
+    assert found is not None
+    return found
+
+
+def test_an_engine_that_eats_the_machine_s_memory_is_stopped_before_it_is_gone(supervised: Make) -> None:
+    """The hog is the engine itself, and bounded: it takes 1.5 GiB and no more, the floor is 0.75 GiB below what is
+    there now."""
+    before = available()
+    if before < 4 * 2**30:
+        pytest.skip("less than 4 GiB are available here")
+    one = supervised(memory_floor=before - 3 * 2**28)
+    one.plan = replace(one.plan, argv=(sys.executable, "-c", HOG, "1536"))
+    pid = one.start().until(lambda shown: shown.engine_pid).engine_pid
+    shown = one.end()
+    assert one.code() == 6
+    assert (shown.state, shown.starts) == (EXITED, 1)
+    assert "stopped to save the machine" in shown.exit.reason
+    assert not one.alive(pid)
+
+
+def test_a_floor_far_away_is_never_met(supervised: Make) -> None:
+    supervised(memory_floor=1).start().ready()
