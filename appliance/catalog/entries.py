@@ -1,6 +1,7 @@
 """Models: what the appliance can serve or draft with, as YAML data, and where each one comes from."""
 
 import json
+import re
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -10,8 +11,18 @@ from pydantic import Field, ValidationError, model_validator
 from appliance.catalog.stack import EngineName, Positive, Strict
 from appliance.core.errors import ConfigFault
 from appliance.core.settings import nearest
+from appliance.core.text import shown
 from appliance.core.yamltext import read_yaml
 
+REPO = r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*"
+WHOLE = (
+    "*.json",
+    "*.safetensors",
+    "*.txt",
+    "*.model",
+    "*.jinja",
+    "*.tiktoken",
+)  # what a checkpoint is made of
 FOLDER = Path(__file__).parent / "models"
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -44,7 +55,7 @@ class HubSource(Strict):
     `bytes` is the size of the needed ones. What was read from no source is null."""
 
     kind: Literal["hub"]
-    repo: Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*$")]
+    repo: Annotated[str, Field(pattern=f"^{REPO}$")]
     revision: Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")] | None
     files: tuple[str, ...]
     unneeded: tuple[str, ...] = ()
@@ -72,7 +83,8 @@ class Entry(Strict):
 
     `folder` is its folder below the models folder, for files that are no hub's. `gated`: the hub asks for an
     account that agreed to its terms. `chat` is the format of its turns where an engine needs more than the
-    model's own files for it.
+    model's own files for it. `catalogued` is False for a repository that somebody named and the catalog has not:
+    nothing is known of it.
     """
 
     id: str
@@ -86,6 +98,7 @@ class Entry(Strict):
     folder: FileName | None = None
     head: Head | None = None
     source: Annotated[WheelSource | DropLayersSource | HubSource, Field(discriminator="kind")]
+    catalogued: bool = True
     sources: dict[str, str] = Field(default={})
     notes: tuple[str, ...] = ()
 
@@ -107,14 +120,38 @@ def entry_ids() -> list[str]:
 
 @cache
 def load_entry(model: str) -> Entry:
-    """A model of the catalog by its id. Raises ConfigFault where there is none, with the nearest one."""
+    """A model of the catalog by its id or its public name; or any repository of the hub, of which nothing is known.
+
+    Raises ConfigFault where it is neither, with the nearest one of the catalog.
+    """
+    if "/" in model:
+        return _by_name().get(model) or _uncatalogued(model)
     if model not in entry_ids():
         raise ConfigFault(
             f"there is no model {model!r}",
             f"the models are: {', '.join(entry_ids())}",
-            nearest(model, entry_ids()) or "choose one of them",
+            nearest(model, entry_ids()) or "choose one of them, or name a repository of the hub: ORG/NAME",
         )
     return parse_entry(model, read_yaml(FOLDER / f"{model}.yaml"))
+
+
+@cache
+def _by_name() -> dict[str, Entry]:
+    """The catalog's models by their public names."""
+    return {entry.name: entry for entry in map(load_entry, entry_ids())}
+
+
+def _uncatalogued(repo: str) -> Entry:
+    """A repository that the catalog does not have, such as a head of one's own."""
+    if not re.fullmatch(REPO, repo):
+        raise ConfigFault(
+            f"there is no model {shown(repo)}",
+            "a model is one of the catalog's, or a repository of the hub: ORG/NAME",
+            "a folder of your own gets such a name with: spark-spec models add",
+        )
+    source = HubSource(kind="hub", repo=repo, revision=None, files=WHOLE, bytes=None)
+    return Entry(id=repo, name=repo, license=None, format="safetensors", quantization="unknown",
+                 context_length=None, source=source, catalogued=False)  # fmt: skip
 
 
 def parse_entry(model: str, raw: Any) -> Entry:

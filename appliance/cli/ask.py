@@ -37,6 +37,7 @@ def ask(
     """
     from appliance.lifecycle.managed import client, find, running
     from appliance.stack.resolve import resolve_machine
+    from appliance.verify.judge import faults
 
     question = _read(question)
     if not question.strip():
@@ -60,6 +61,8 @@ def ask(
     else:
         click.echo()
         talk.say(_figures(answer))
+        if fault := faults(answer):
+            talk.say(f"warning: {fault}; `spark-spec verify` says more")
 
 
 def _read(question: str) -> str:

@@ -11,7 +11,11 @@ from appliance.cli.output import Terminal, result, result_json, table
 from appliance.core.errors import UsageFault
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from appliance.catalog.preset import Preset
     from appliance.catalog.stack import RuntimeName
+    from appliance.core.settings import Value
 
 
 @click.command()
@@ -38,16 +42,17 @@ def presets(as_json: bool) -> None:
 @options.no_spec
 @options.as_json
 def show(preset: str, sets: tuple[str, ...], no_spec: bool, as_json: bool) -> None:
-    """Show every setting of PRESET, its value and where it comes from.
+    """Show every setting of PRESET, its value and where it comes from; and whether such a stack can be.
 
     \b
     Example:
       spark-spec show demo --set draft.k=2
     """
     from appliance.core.settings import in_open
+    from appliance.stack.check import check
     from appliance.stack.resolve import known_settings, resolve
 
-    resolved = resolve(preset, sets, os.environ, no_spec=no_spec)
+    resolved, talk = resolve(preset, sets, os.environ, no_spec=no_spec), Terminal()
     known = known_settings()
     keys = [*known, *(key for key in resolved.values if in_open(key, known))]
     values = {key: resolved.values[key] for key in keys if key in resolved.values}
@@ -62,8 +67,14 @@ def show(preset: str, sets: tuple[str, ...], no_spec: bool, as_json: bool) -> No
                 },
             }
         )
-        return
-    result(f"{resolved.preset.name}: {resolved.preset.title}\n")
+    else:
+        _table(resolved.preset, values, about)
+    for warning in check(resolved.stack):  # last: the values are seen also where they cannot be
+        talk.say(f"warning: {warning}")
+
+
+def _table(preset: "Preset", values: "Mapping[str, Value]", about: "Mapping[str, str]") -> None:
+    result(f"{preset.name}: {preset.title}\n")
     table(
         [(key, _shown(item.value), item.source, about[key]) for key, item in values.items()],
         ("SETTING", "VALUE", "FROM", "MEANS"),

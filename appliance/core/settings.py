@@ -137,8 +137,16 @@ def unknown(key: str, source: str, known: Iterable[str], fix: str = "") -> Confi
     return ConfigFault(
         f"unknown setting {one_line(key)} ({source})",
         "no setting has that name",
-        fix or nearest(key, known) or "`spark-spec show PRESET` lists every setting",
+        fix
+        or nearest(key, known)
+        or _nearest_section(key, known)
+        or "`spark-spec show PRESET` lists every setting",
     )
+
+
+def _nearest_section(key: str, known: Iterable[str]) -> str:
+    section, dot, _ = key.partition(".")
+    return nearest(section, {other.partition(".")[0] for other in known}) if dot else ""
 
 
 def _not_empty(key: str, value: Any, source: str) -> Any:
@@ -170,6 +178,14 @@ def from_environment(environ: Mapping[str, str], known: Known) -> dict[str, Valu
         if not variable.startswith(ENVIRONMENT_PREFIX) or variable == CONFIG_VARIABLE:
             continue
         if variable not in names:
+            section = next((key for name, key in names.items()
+                            if known[key].open and variable.startswith(name + "_")), None)  # fmt: skip
+            if section:
+                raise ConfigFault(
+                    f"unknown environment variable {one_line(variable)}",
+                    f"the section {section} takes any key, so a variable cannot tell where one ends",
+                    f"give the section as YAML: {ENVIRONMENT_PREFIX}{section.upper()}='{{key: value}}'",
+                )
             raise ConfigFault(
                 f"unknown environment variable {one_line(variable)}",
                 "variables that begin with SPARK_SPEC_ are settings, and this is none",

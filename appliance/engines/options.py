@@ -171,11 +171,18 @@ class _Judge:
 
     def _unknown(self, path: str, key: str, spots: Sequence[_Spot]) -> ConfigFault:
         names = sorted(
-            {name for spot in spots for one in spot.alternatives for name in one.get("properties", {})}
+            {
+                name
+                for spot in spots
+                for one in spot.alternatives
+                for name in one.get("properties", {})
+                if not name.startswith("_")
+            }
         )
         fix = nearest(key, names) or one_line(f"leave it out; known there: {', '.join(names)}")
+        who = self._whose().replace(" and ", " or ", 1)
         return ConfigFault(
-            f"unknown setting {one_line(path)}", f"no setting has that name in {self._whose()}", fix
+            f"unknown setting {one_line(path)}", f"no such setting is known to {who}", fix
         )
 
     def _bad_value(self, path: str, value: Any, spots: Sequence[_Spot]) -> ConfigFault:

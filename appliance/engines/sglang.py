@@ -71,6 +71,7 @@ class SgLang:
         names={
             "generated": "sglang:generation_tokens_total",
             "steps": "sglang:spec_verify_calls_total",
+            "answers": "sglang:num_requests_total",  # accepted drafts are told as rates only: they follow
             # Tokens may be counted only when a request ends; those in the KV cache while it runs.
             "progress": "sglang:num_used_tokens",
             "active": "sglang:num_running_reqs",

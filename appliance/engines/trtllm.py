@@ -61,13 +61,14 @@ class TrtLlm:
         versions.refuse_bad(text, version, stack, pair)
         options, speculates = stack.trtllm, stack.draft.method != "none"
         check_owned(options)
+        _check_cache(options)
         check_layers(options, pair)
         if speculates:
             versions.decoding_type(stack.draft.method, version, text)
             _check_together(options, version)
         self._check_name(stack, pair, text)
         told = [*versions.warnings(text, version), *_judged(stack, version, text)]
-        told += _warn_memory(options)
+        told += _warn_memory(stack)
         if speculates:
             told += _warn_speculation(stack, pair, text)
         return tuple(told)
@@ -128,6 +129,18 @@ def _judged(stack: Stack, version: Version, text: str) -> tuple[str, ...]:
     )
 
 
+def _check_cache(options: dict[str, Any]) -> None:
+    """Raises ConfigFault for a cache of no size: the engine's own bounds do not say so."""
+    for key in ("max_tokens", "max_gpu_total_bytes"):
+        size = options.get("kv_cache_config", {}).get(key)
+        if isinstance(size, int) and size < (1 if key == "max_tokens" else 0):
+            raise ConfigFault(
+                f"trtllm.kv_cache_config.{key} cannot be {size}",
+                "a cache has room for something",
+                "give a size",
+            )
+
+
 def _check_together(options: dict[str, Any], version: Version) -> None:
     """Raises ConfigFault for what the engine cannot do beside speculation."""
     if options.get("guided_decoding_backend") and version < versions.GUIDED_CRASH_ENDS:
@@ -145,9 +158,16 @@ def _check_together(options: dict[str, Any], version: Version) -> None:
             )
 
 
-def _warn_memory(options: dict[str, Any]) -> list[str]:
-    cache = options.get("kv_cache_config", {})
-    told = []
+def _warn_memory(stack: Stack) -> list[str]:
+    cache, length = stack.trtllm.get("kv_cache_config", {}), stack.serve.max_seq_len
+    told, most = [], cache.get("max_tokens")
+    if isinstance(most, int) and length is not None and most < length:
+        told.append(
+            f"trtllm.kv_cache_config.max_tokens {most} is less than one request of serve.max_seq_len {length}: "
+            "a request of full length will never fit"
+        )
+    if most and cache.get("free_gpu_memory_fraction") is not None:
+        told.append("the KV cache is capped twice, by max_tokens and by a fraction: the smaller one counts")
     if not cache.get("max_tokens") and not cache.get("max_gpu_total_bytes"):
         told.append(
             "the KV cache is not capped: on unified memory it takes a share of what is free at that moment, the "

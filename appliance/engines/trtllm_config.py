@@ -23,6 +23,7 @@ OWNED: Mapping[str, str | None] = {
     "max_seq_len": "serve.max_seq_len",
     "enable_iter_perf_stats": None,
     "internal_request_auth_key": None,
+    "telemetry_config": None,
     "backend": None,
     "speculative_config.decoding_type": "draft.method",
     "speculative_config.max_draft_len": "draft.k",
@@ -32,6 +33,7 @@ OWNED: Mapping[str, str | None] = {
 WHY_NOBODY = {
     "enable_iter_perf_stats": "acceptance is counted by it",
     "internal_request_auth_key": "a secret has no place in a rendered file",
+    "telemetry_config": "telemetry is off here, in every version",
     "backend": "this appliance serves with the pytorch backend",
 }
 

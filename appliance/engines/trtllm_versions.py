@@ -38,6 +38,13 @@ def parse(text: str) -> Version:
             "its config cannot be spelled without knowing the version",
             f"write one such as {DEFAULT}; an image tagged otherwise goes into docker.base",
         ) from None
+    if str(version) != text or len(version.release) != 3:
+        whole = ".".join(map(str, (*version.release, 0, 0)[:3]))
+        raise ConfigFault(
+            f"engine.version {text} is not how TensorRT-LLM writes its versions",
+            "it is also the tag of the image",
+            f"write {str(version).replace('.'.join(map(str, version.release)), whole, 1)}",
+        )
     if version < OLDEST:
         raise ConfigFault(
             f"TensorRT-LLM {text} cannot be used",

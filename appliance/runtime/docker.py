@@ -3,6 +3,7 @@
 import contextlib
 import io
 import os
+import re
 import shlex
 import tarfile
 import threading
@@ -26,6 +27,13 @@ STATE_FOLDER = "/var/lib/spark-spec"
 STOP_S = 30
 COMPOSE_S = 120.0
 STATUS_MOST = 1 << 20
+GPU_REFUSED = re.compile(
+    r"could not select device driver|nvidia\.com/gpu|runtime name: nvidia|nvidia-container"
+)
+NO_GPU = (
+    "this Docker has no such way to a GPU: leave docker.gpu at auto, try another of cdi, runtime and devices, or "
+    "install the NVIDIA Container Toolkit"
+)
 
 
 class DockerRuntime:
@@ -54,11 +62,11 @@ class DockerRuntime:
         try:
             run(argv, quiet_s=COMPOSE_S, each=_unheard, held=self.held, env=_environment())
         except CommandFailed as error:
-            raise MachineFault(
-                "docker compose could not start the stack",
-                " ".join(error.words(1).split()),
-                f"run it by hand to see more: {shlex.join(argv[:-1])}",
-            ) from None
+            why = " ".join(error.words(1).split())
+            fix = (
+                NO_GPU if GPU_REFUSED.search(why) else f"run it by hand to see more: {shlex.join(argv[:-1])}"
+            )
+            raise MachineFault("docker compose could not start the stack", why, fix) from None
         finally:
             meanwhile.join()
 

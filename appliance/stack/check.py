@@ -16,6 +16,7 @@ def pair_of(stack: Stack) -> Pair:
 def check(stack: Stack) -> tuple[str, ...]:
     """Warnings about a stack. Raises ConfigFault, with the way out, for one that cannot be."""
     pair, engine = pair_of(stack), engines.get(stack.engine.name)
+    _check_sections(stack)
     warnings = []
     for entry in (pair.target, *([pair.draft] if pair.draft else [])):
         _check_format(entry, engine)
@@ -23,7 +24,15 @@ def check(stack: Stack) -> tuple[str, ...]:
     if pair.draft:
         _check_kind(stack, pair.draft)
         warnings += _check_made_for(stack, pair.target, pair.draft)
-    return (*warnings, *_unpinned(pair), *engine.check(stack, pair))
+    return (*warnings, *_unknown(pair), *_unpinned(pair), *engine.check(stack, pair))
+
+
+def _unknown(pair: Pair) -> list[str]:
+    return [
+        f"{entry.id} is not in the catalog: what it is made for is not known"
+        for entry in (pair.target, pair.draft)
+        if entry and not entry.catalogued
+    ]
 
 
 def _unpinned(pair: Pair) -> list[str]:
@@ -38,6 +47,19 @@ def _unpinned(pair: Pair) -> list[str]:
         if found
         else []
     )
+
+
+def _check_sections(stack: Stack) -> None:
+    """A key of another engine would be heeded by nobody."""
+    sections = {"trtllm": stack.trtllm, "vllm": stack.vllm, "sglang": stack.sglang}
+    sections["llamacpp"] = stack.llamacpp.model_dump(exclude_defaults=True)
+    for name, keys in sections.items():
+        if keys and name != stack.engine.name:
+            raise ConfigFault(
+                f"{name}.{next(iter(keys))} means nothing to the engine {stack.engine.name}",
+                f"it is a setting of {name}",
+                f"leave the section {name} out, or take a preset of {stack.engine.name}: spark-spec presets",
+            )
 
 
 def _check_format(entry: Entry, engine: engines.Engine) -> None:
@@ -62,6 +84,8 @@ def _check_context(stack: Stack, entry: Entry) -> list[str]:
 
 def _check_kind(stack: Stack, draft: Entry) -> None:
     """A head drafts from the target's hidden states, a model from text: neither can take the other's place."""
+    if not draft.catalogued:
+        return
     method, head = stack.draft.method, draft.head
     kind = head.method if head else "draft-target"
     if kind != method:
@@ -91,9 +115,14 @@ def _check_made_for(stack: Stack, target: Entry, draft: Entry) -> list[str]:
             f"it drafts at most {head.k_most}; what lies beyond is guessed badly and costs time",
             f"set draft.k={head.k_most}, or choose another head: `spark-spec heads`",
         )
+    told = []
+    if head.k_most is None and head.k is not None and k > head.k:
+        told.append(
+            f"{draft.id} was published with K = {head.k}; a longer draft costs time and may bring nothing"
+        )
     if stack.engine.name not in head.engines:
-        return [
+        told.append(
             f"{draft.id} was published for {' and '.join(head.engines)}, not for {stack.engine.name}: "
             "verify that its drafts are accepted"
-        ]
-    return []
+        )
+    return told

@@ -59,11 +59,20 @@ def prometheus(text: str, names: Mapping[str, str]) -> Reading:
         generated=total("generated"),
         steps=total("steps"),
         drafted=total("drafted"),
-        accepted=total("accepted"),
+        accepted=total("accepted") if "accepted" in names else _from_tokens(total),
         accepted_per_position=tuple(positions[i] for i in sorted(positions)) if positions else None,
         progress=total("progress"),
         active=total("active"),
     )
+
+
+def _from_tokens(total: Callable[[str], int | None]) -> int | None:
+    """Accepted tokens of an engine that does not count them, but its answers: a token of an answer comes from its
+    prompt's own pass, from a verify step, or from a draft."""
+    generated, answers, steps = total("generated"), total("answers"), total("steps")
+    if generated is None or answers is None or steps is None:
+        return None
+    return max(0, generated - answers - steps)
 
 
 def _samples(text: str) -> Iterator[tuple[str, dict[str, str], int]]:

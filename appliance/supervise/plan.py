@@ -17,7 +17,8 @@ class CounterTable:
 
     `names` maps our names to the engine's. Ours: `generated` (tokens emitted), `steps` (verify steps that
     had a draft), `drafted`, `accepted` (draft tokens), `accepted_per_position` (a labelled series),
-    `progress` (anything that moves while the engine works), `active` (requests in flight, a gauge).
+    `progress` (anything that moves while the engine works), `active` (requests in flight, a gauge), `answers`
+    (requests answered; from them and `generated` follows `accepted` where an engine does not count it).
     A name the engine does not keep is left out: unknown, not zero.
     """
 

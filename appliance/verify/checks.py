@@ -16,6 +16,10 @@ QUESTION = ({"role": "user", "content": "Tell me in a few sentences why the sea 
 SHORT, LONG = 24, 64
 ROOM = 512  # tokens for answers whose end the question sets
 
+OTHER_ENGINE = (
+    "see whether it does without speculation (spark-spec up … --no-spec --replace); if so, another draft or "
+    "engine.version may mend it"
+)
 OFFER_LESS = "if this model cannot do it, say so in the preset: offers.{}=false"
 
 
@@ -91,7 +95,7 @@ def stream(client: Client, offers: Offers) -> Check:
     answer = client.chat(QUESTION, max_tokens=SHORT, temperature=0.0)
     fault = judge.faults(answer)
     if fault:
-        return failed("stream", fault)
+        return failed("stream", fault, OTHER_ENGINE)
     if answer.completion_tokens is None:
         return failed("stream", "no usage came, though include_usage was asked for")
     if answer.chunks < 2 <= answer.completion_tokens - 1:
@@ -155,17 +159,14 @@ def tools(client: Client, offers: Offers) -> Check:
     for call in answer.tool_calls:
         fault = fault or (None if call.name == "get_weather" else f"it called an unknown tool: {call.name}")
         fault = fault or judge.misfit(call.arguments, Where)
-    return (
-        failed("tools", fault, OFFER_LESS.format("tools"))
-        if fault
-        else passed("tools", "called with fitting arguments")
-    )
+    fix = f"{OTHER_ENGINE}; {OFFER_LESS.format('tools')}"
+    return failed("tools", fault, fix) if fault else passed("tools", "called with fitting arguments")
 
 
 def _judged(name: str, answer: Answer) -> Check:
     fault = judge.faults(answer)
     if fault:
-        return failed(name, fault)
+        return failed(name, fault, OTHER_ENGINE)
     return passed(name, f"{len(answer.text)} characters, finish_reason {answer.finish_reason}")
 
 

@@ -9,7 +9,7 @@ from appliance.client.client import Client
 from appliance.supervise.status import Counters
 from appliance.verify import judge
 from appliance.verify.acceptance import Acceptance, between
-from appliance.verify.checks import failed, not_offered, passed, unknown
+from appliance.verify.checks import OTHER_ENGINE, failed, not_offered, passed, unknown
 from appliance.verify.prompts import Prompt
 from appliance.verify.report import Check
 
@@ -46,7 +46,7 @@ def speculation(
     answers = [client.chat(prompt.messages, max_tokens=max_tokens, temperature=0.0) for prompt in prompts]
     fault = next((fault for answer in answers if (fault := judge.faults(answer))), None)
     if fault:
-        return Seen(failed(NAME, fault))
+        return Seen(failed(NAME, fault, OTHER_ENGINE))
     after = newer(read_counters, time.time(), PATIENCE_S) if before else None
     counted = between(before, after) if before and after else None
     if counted is None or counted.speculated is None:

@@ -277,14 +277,14 @@ def test_an_unknown_key_is_refused_at_any_depth(
 ) -> None:
     what, why, fix = refused(engine, version, options)
     assert what == f"unknown setting {path}"
-    assert why == f"no setting has that name in {engine} {version}"
+    assert why == f"no such setting is known to {engine} {version}"
     assert fix == f"Did you mean {near}?"
 
 
 def test_a_key_unknown_to_both_neighbours_is_refused() -> None:
     assert refused("trtllm", "1.3.0rc12", {"kv_cache_config": {"enable_blok_reuse": False}}) == (
         "unknown setting trtllm.kv_cache_config.enable_blok_reuse",
-        "no setting has that name in trtllm 1.2.1 and trtllm 1.4.0rc0 (the nearest known to version 1.3.0rc12)",
+        "no such setting is known to trtllm 1.2.1 or trtllm 1.4.0rc0 (the nearest known to version 1.3.0rc12)",
         "Did you mean enable_block_reuse?",
     )
 

@@ -222,7 +222,6 @@ def test_sampling_is_switched_on_where_the_version_has_the_switch_and_told_where
         ("1.3.0rc2", "eagle3-baseline", "#11313"),
         ("1.3.0rc15", "eagle3", "#14500"),
         ("1.3.0rc15", "draft-target", "#14500"),
-        ("1.3.0-rc15", "draft-target-baseline", "#14500"),
     ],
 )
 def test_a_version_known_to_fail_is_refused_with_reason_and_way_out(
@@ -355,11 +354,9 @@ def test_every_other_key_is_reachable_and_ends_beside_ours() -> None:
 
 
 def test_a_key_that_only_a_neighbour_knows_is_a_warning() -> None:
-    assert "whether 1.3.0rc12 takes it is not known" in warned(
-        "eagle3", "trtllm.telemetry_config={disabled: true}"
-    )
-    fault = refused("eagle3", V1, "trtllm.telemetry_config={disabled: true}")
-    assert "unknown setting trtllm.telemetry_config" in fault.what
+    assert "whether 1.3.0rc12 takes it is not known" in warned("eagle3", "trtllm.sleep_config={}")
+    fault = refused("eagle3", V1, "trtllm.sleep_config={}")
+    assert "unknown setting trtllm.sleep_config" in fault.what
 
 
 def test_a_value_out_of_bounds_is_refused() -> None:
@@ -476,7 +473,7 @@ def test_the_presets_for_today_warn_only_of_what_nobody_can_mend() -> None:
         ("eagle3", ("trtllm.cuda_graph_config.enable_padding=true",), "#15708"),
         ("eagle3", (), "#16377"),
         ("eagle3", ("engine.version=1.3.0rc20",), "enable_autotuner=false"),
-        ("eagle3", ("engine.version=1.3.0-rc26",), "out of memory at the start"),
+        ("eagle3", ("engine.version=1.3.0rc26",), "out of memory at the start"),
         ("eagle3", ("engine.version=1.9.0",), "newer than what is known"),
         ("eagle3", (), "no revision is pinned for openai/gpt-oss-120b and nvidia/"),
         ("eagle3", ("draft.model=redhatai-gpt-oss-120b-eagle3", "draft.k=2"), "not for trtllm"),
@@ -574,6 +571,7 @@ INFO:     127.0.0.1:46510 - "GET /v1/models HTTP/1.1" 200 OK
 INFO:     127.0.0.1:46512 - "POST /v1/chat/completions HTTP/1.1" 400 Bad Request
 """.strip().splitlines()
 DYING = {
+    "stopped to save the machine: 3.0 GiB of memory were left, the floor is 4.0 GiB": "running out",
     "RuntimeError: Failed to bind socket to 0.0.0.0:8000: [Errno 98] Address already in use": "the port is taken",
     "  Extra inputs are not permitted [type=extra_forbidden, input_value=1, input_type=int]": "does not know a key",
     "ValueError: Invalid decoding type: Draft_Target": "of another version",
@@ -655,3 +653,17 @@ def test_a_stack_of_one_s_own_models_is_launched_alike() -> None:
     other = Pair(entry("someone/Other-1B"), None)
     assert "TIKTOKEN_ENCODINGS_BASE" not in launched(other).env
     assert launched(EAGLE3).argv[1] == GPT
+
+
+@pytest.mark.parametrize(
+    ("text", "right"),
+    [("1.3", "1.3.0"), ("v1.2.1", "1.2.1"), ("1.3.0RC12", "1.3.0rc12"), ("1.3.0-rc12", "1.3.0rc12")],
+)
+def test_a_version_is_written_as_its_image_is_tagged(text: str, right: str) -> None:
+    assert refused("eagle3", f"engine.version={text}").fix == f"write {right}"
+
+
+def test_a_cache_smaller_than_one_request_is_told_and_one_of_no_size_refused() -> None:
+    assert "will never fit" in warned("eagle3", "serve.max_seq_len=131072")
+    assert "the smaller one counts" in warned("eagle3", f"{FRACTION}=0.8")
+    assert "cannot be -5" in refused("eagle3", "trtllm.kv_cache_config.max_tokens=-5").what

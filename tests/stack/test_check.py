@@ -101,3 +101,40 @@ def test_models_without_a_pinned_revision_are_named_once() -> None:
     assert len(said) == 1
     assert "openai/gpt-oss-120b and nvidia/gpt-oss-120b-Eagle3-long-context" in said[0]
     assert check(resolve("demo", [], {}).stack) == ()
+
+
+@pytest.mark.parametrize(
+    ("preset", "pair"),
+    [
+        ("eagle3", "vllm.gpu_memory_utilization=0.5"),
+        ("eagle3", "vllm.gibberish=1"),
+        ("eagle3-vllm", "trtllm.gibberish=1"),
+        ("eagle3", "llamacpp.threads=3"),
+        ("demo", "sglang.mem_fraction_static=0.5"),
+        ("eagle3", "engine.name=vllm"),
+    ],
+)
+def test_a_key_of_another_engine_is_refused(preset: str, pair: str) -> None:
+    assert "means nothing to the engine" in refused(preset, pair).what
+
+
+def test_a_draft_longer_than_the_published_one_is_told() -> None:
+    assert any("published with K = 5" in one for one in check(resolve("eagle3", ["draft.k=9"], {}).stack))
+    assert not any("published with" in one for one in check(resolve("eagle3", [], {}).stack))
+
+
+def test_a_head_of_one_s_own_is_named_as_a_repository_and_said_to_be_unknown() -> None:
+    stack = resolve("head-default", ["draft.model=me/my-head"], {}).stack
+    assert "me/my-head is not in the catalog: what it is made for is not known" in check(stack)
+    assert pair_of(stack).draft.source.repo == "me/my-head"
+
+
+def test_a_published_head_may_be_named_by_its_repository_too() -> None:
+    stack = resolve("eagle3", ["draft.model=nvidia/gpt-oss-120b-Eagle3-throughput", "draft.k=3"], {}).stack
+    with pytest.raises(ConfigFault, match="more than gpt-oss-120b-eagle3-throughput was made for"):
+        check(stack)
+
+
+@pytest.mark.parametrize("name", ["a/b/c", "/data/my-head", "me/", "../x/y", "me/my head"])
+def test_a_name_that_is_no_repository_is_refused(name: str) -> None:
+    assert "there is no model" in refused("head-default", f"draft.model={name}").what

@@ -163,3 +163,12 @@ def test_readings_add_up_whatever_one_of_them_does_not_tell() -> None:
 def test_the_format_is_chosen_by_the_table() -> None:
     table = CounterTable("/metrics", "iterations", ITERATIONS)
     assert read(table, json.dumps([iteration(5, 2)])).accepted == 2
+
+
+def test_what_was_accepted_follows_from_the_answers_where_it_is_not_counted() -> None:
+    """SGLang tells rates of its drafts, and counts tokens, answers and verify steps."""
+    names = {"generated": "g", "steps": "s", "answers": "a"}
+    reading = prometheus("g 100\ns 40\na 4\n", names)
+    assert (reading.accepted, reading.drafted) == (56, None)
+    assert prometheus("g 100\na 4\n", names).accepted is None
+    assert prometheus("g 100\ns 40\n", names | {"accepted": "x"}).accepted is None

@@ -21,6 +21,7 @@ class SgLang(Engine):
         self.options = options
         self.seen: dict[str, float] = {}
         self.last = (0.0, 0.0)
+        self.answered = 0
 
     def key(self) -> str | None:
         key = self.options["api_key"]
@@ -43,6 +44,8 @@ class SgLang(Engine):
     def decorate(
         self, body: dict[str, Any], drafting: Drafting | None, request: dict[str, Any]
     ) -> dict[str, Any]:
+        if drafting:
+            self.answered += 1
         if drafting and self.draft_len and request.get("return_spec_tokens_details"):
             body["sglext"] = {
                 "spec_tokens_details": {
@@ -61,6 +64,7 @@ class SgLang(Engine):
         labels = f'engine_type="unified",model_name="{self.names[0]}"'
         values = {name: ("gauge", now.get(source, 0.0)) for name, source in GAUGES.items()}
         values |= {name: ("counter", now.get(source, 0.0)) for name, source in COUNTERS.items()}
+        values["num_requests_total"] = ("counter", float(self.answered))
         if speculates:
             length, rate = self._last_interval(now)
             values |= {"spec_accept_length": ("gauge", length), "spec_accept_rate": ("gauge", rate)}
