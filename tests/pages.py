@@ -5,29 +5,20 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
-from appliance.catalog.entries import Entry, HubSource
 from appliance.catalog.preset import load
 from appliance.cli.main import cli
 from appliance.core.paths import PACKAGE
-from appliance.models.harmony import ADDRESS, HARMONY
-from appliance.models.hub import download
-from appliance.stack.render import stack_models
-from appliance.stack.resolve import resolve
 
 ROOT = PACKAGE.parent
 # Before a block that cannot be run where the tests run: it needs a Spark, a hub or both.
 ON_A_SPARK = "<!-- on a Spark -->"
 _BLOCK = re.compile(rf"({re.escape(ON_A_SPARK)}\n+)?```sh\n(.*?)```", re.DOTALL)
-VOCABULARY = (
-    "curl -fL --create-dirs --output-dir ~/.cache/spark-spec/harmony -O "
-    f'"{ADDRESS}/{{{",".join(name.partition(".")[0] for name in HARMONY)}}}.tiktoken"'
-)
 
 Row = Mapping[str, str]
 
@@ -97,32 +88,18 @@ def parsed(line: str) -> click.Context:
     return made
 
 
-def downloads(entries: Iterable[Entry]) -> list[str]:
-    """The commands that get models from their hub, as the program words them, for the hub's usual folder."""
-    sources = [entry.source for entry in entries if isinstance(entry.source, HubSource)]
-    told = [shlex.split(download(source, Path("/hub"))) for source in sources]
-    return [shlex.join(word for word in words if word not in ("--cache-dir", "/hub")) for words in told]
-
-
-def downloads_of(preset: str) -> list[str]:
-    return downloads(stack_models(resolve(preset, (), os.environ, no_spec=False).stack))
-
-
 def check_on_a_spark(block: Block) -> None:
-    """Hold commands that cannot be run here against the program: its own commands are taken as it takes them, and
-    before each `up` stands all that gets its preset's models, in the program's words, and nothing else."""
-    got: list[str] = []
+    """Hold commands that cannot be run here against the program: it takes each of them, and what is planned or
+    fetched is the preset that the next `up` starts."""
+    fetched: list[str] = []
     for line in block.lines:
-        if line.startswith("spark-spec "):
-            context = parsed(line)
-            if context.command.name == "up" and got:
-                wanted = [*downloads_of(context.params["preset"]), VOCABULARY]
-                assert set(got) <= set(wanted) and set(wanted) - set(got) <= {VOCABULARY}, line
-                got = []
-        else:
-            assert line.startswith(("hf download ", "curl ")), line
-            got.append(line)
-    assert not got, "downloads without an `up` that needs them"
+        context = parsed(line)
+        if line.startswith("spark-spec models "):
+            fetched.append(context.params["preset"])
+        elif context.command.name == "up":
+            assert set(fetched) <= {context.params["preset"]}, line
+            fetched = []
+    assert not fetched, "downloads without an `up` that needs them"
 
 
 def environment(home: Path, **more: str) -> dict[str, str]:

@@ -6,15 +6,11 @@ What needs a Spark or a model hub is marked so, and held against what the progra
 import os
 import re
 import subprocess
-import threading
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from appliance.machine.docker import probe_docker
-from appliance.models.harmony import ADDRESS, HARMONY
 from tests.conftest import Cli
 from tests.pages import ROOT, Block, blocks, check_on_a_spark, environment, read, run
 
@@ -64,7 +60,7 @@ def test_a_block_of_commands_does_what_it_says(
 def test_the_block_for_a_spark_is_what_the_program_asks_for() -> None:
     check_on_a_spark(SPARK)
     verbs = [line.split()[1] for line in SPARK.lines if line.startswith("spark-spec")]
-    assert verbs == ["up", "ask", "verify"]
+    assert verbs == ["models", "models", "up", "ask", "verify"]
 
 
 @pytest.mark.docker
@@ -75,27 +71,6 @@ def test_its_up_would_start_once_the_models_are_there(cli: Cli) -> None:
     done = cli(*up.split()[1:], "--dry-run", "--set", "docker.gpu=devices", "--set", "serve.port=18999")
     assert done.returncode == 0, done.stderr
     assert "wait for a token through chat" in done.stdout
-
-
-def test_its_curl_puts_the_vocabulary_where_it_is_looked_for(tmp_path: Path, home: Path) -> None:
-    """The command as it stands, with a server of our own in the place of the real one."""
-    served = tmp_path / "encodings"
-    served.mkdir()
-    for name in HARMONY:
-        (served / name).write_text(name)
-    handler = partial(SimpleHTTPRequestHandler, directory=str(served))
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        (curl,) = [line for line in SPARK.lines if line.startswith("curl")]
-        ours = curl.replace(ADDRESS, f"http://127.0.0.1:{server.server_address[1]}")
-        done = run(ours, environment(home, HOME=str(home), no_proxy="127.0.0.1"))
-    finally:
-        server.shutdown()
-        server.server_close()
-    assert done.returncode == 0, done.stderr
-    folder = home / ".cache" / "spark-spec" / "harmony"
-    assert {path.name: path.read_text() for path in folder.iterdir()} == {name: name for name in HARMONY}
 
 
 def test_every_page_it_links_to_is_there() -> None:

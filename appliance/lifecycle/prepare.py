@@ -14,7 +14,7 @@ from appliance.lifecycle.managed import Managed
 from appliance.machine.facts import Machine, platform, this_machine
 from appliance.machine.gpu import probe_gpu
 from appliance.models.bring import bring, path_of
-from appliance.models.harmony import check_harmony
+from appliance.models.harmony_get import bring_harmony
 from appliance.models.hub import main_revision
 from appliance.stack.release import Release
 from appliance.stack.render import Rendered, needs_harmony, stack_image, stack_models
@@ -43,10 +43,10 @@ def fetch(resolved: Resolved, rendered: Rendered, talk: Talk) -> None:
     warning = too_open(default_secrets())
     if warning:
         talk.say(warning)
+    paths = resolved.machine.paths
     if needs_harmony(resolved.stack):
-        check_harmony(resolved.machine.paths.harmony)
-    for entry in stack_models(resolved.stack):
-        bring(entry, resolved.machine.paths, talk.say, talk.progress)
+        bring_harmony(paths.harmony, talk.say, talk.progress)
+    bring(stack_models(resolved.stack), paths, talk.say, talk.progress, resolved.preset.name)
     if rendered.image:
         fetch_image(resolved, talk)
 

@@ -92,15 +92,19 @@ def megabytes(count: int) -> str:
 
 
 @contextlib.contextmanager
-def only_one(file: Path, say: Callable[[str], None]) -> Iterator[None]:
+def only_one(
+    file: Path, say: Callable[[str], None], growing: Callable[[], int] = lambda: 0
+) -> Iterator[None]:
     """Hold the lock of a model file: nobody else gets or makes it meanwhile. It ends with its process.
 
-    Waits for another holder, LOCK_WAIT_S at most, then raises NoProgress.
+    Waits for another holder, LOCK_WAIT_S at most from when `growing` last changed, then raises NoProgress.
     """
     with file.with_name(f".{file.name}.lock").open("a", encoding="utf-8") as lock:
         deadline = time.monotonic() + LOCK_WAIT_S
-        said = False
+        said, size = False, growing()
         while not _lock(lock.fileno()):
+            if size != (size := growing()):
+                deadline = time.monotonic() + LOCK_WAIT_S
             if time.monotonic() > deadline:
                 raise NoProgress(
                     f"{file.name} is not there yet",

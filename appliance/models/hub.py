@@ -6,6 +6,8 @@ from pathlib import Path
 
 from appliance.catalog.entries import HubSource
 from appliance.core.errors import FetchFault, MachineFault
+from appliance.models.hub_files import read_record, unchecked
+from appliance.models.hub_shelf import strays
 from appliance.models.place import hub_folder
 
 WEIGHTS = ("*.safetensors", "*.bin")
@@ -20,9 +22,10 @@ def main_revision(source: HubSource, hub: Path) -> str | None:
         return None
 
 
-def check_snapshot(source: HubSource, hub: Path) -> None:
-    """Raises FetchFault, with the command that gets it, where its snapshot is not there or not whole: a link that
-    leads nowhere, a shard that the index names and nobody fetched. Raises MachineFault where it may not be read."""
+def check_snapshot(source: HubSource, hub: Path, preset: str = "PRESET") -> None:
+    """A look, without reading the weights. Raises FetchFault, with the command that gets it, where its snapshot is not
+    there or not whole: a link that leads nowhere or out of its folder, a shard that the index names and nobody fetched,
+    a file that is not as it was when it was checked. Raises MachineFault where it may not be read."""
     folder = hub / hub_folder(source.repo)
     try:
         why = _missing(folder, source.revision)
@@ -33,7 +36,9 @@ def check_snapshot(source: HubSource, hub: Path) -> None:
             f"make it yours: sudo chown -R $(id -u) {shlex.quote(str(folder))}; paths.hub names another folder",
         ) from None
     if why:
-        raise FetchFault(f"the model {source.repo} is not here", why, f"get it: {download(source, hub)}")
+        raise FetchFault(
+            f"the model {source.repo} is not here", why, f"get it: spark-spec models pull {preset}"
+        )
 
 
 def _missing(folder: Path, pinned: str | None) -> str | None:
@@ -42,7 +47,13 @@ def _missing(folder: Path, pinned: str | None) -> str | None:
     if revision is None:
         return f"{folder} has no refs/main" if folder.is_dir() else f"there is no {folder}"
     snapshot = folder / "snapshots" / revision
-    lacks = _lacking(snapshot)
+    record = read_record(folder, revision)
+    changed = unchecked(folder, record) if record else ()
+    if record and changed:
+        return f"{snapshot} lacks {changed[0].path}: {len(changed)} of its {len(record.files)} files are not here whole"
+    if outside := strays(folder):
+        return f"{outside[0]} leads out of its folder, which is all that a container sees"
+    lacks = lacking(snapshot)
     return f"{snapshot} lacks {lacks}" if lacks else None
 
 
@@ -54,7 +65,7 @@ def _main(folder: Path) -> str | None:
     return text or None
 
 
-def _lacking(snapshot: Path) -> str | None:
+def lacking(snapshot: Path) -> str | None:
     """The first thing that keeps a snapshot from being loaded; None where it is whole."""
     if not (snapshot / "config.json").is_file():
         return "config.json"
@@ -71,11 +82,3 @@ def _lacking(snapshot: Path) -> str | None:
             return f"a readable {INDEX}"
         return next((shard for shard in sorted(map(str, shards)) if not (snapshot / shard).is_file()), None)
     return None if any(any(snapshot.glob(pattern)) for pattern in WEIGHTS) else "weights"
-
-
-def download(source: HubSource, hub: Path) -> str:
-    """The command that fetches what an engine reads of a repository, and no more, to where it is looked for."""
-    words = ["hf", "download", source.repo, "--cache-dir", str(hub)]
-    words += ["--revision", source.revision] if source.revision else []
-    words += [word for pattern in source.unneeded for word in ("--exclude", pattern)]
-    return shlex.join(words)

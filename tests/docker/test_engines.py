@@ -232,7 +232,8 @@ def test_a_model_that_is_not_whole_is_named_with_the_command_that_gets_it(missin
         (folder / "snapshots" / REVISION / "model.safetensors").resolve().unlink()
     done = walk.up()
     assert done.returncode == 5, said(done)
-    assert "hf download nvidia/Llama-3.1-8B-Instruct-FP4" in done.stderr
+    assert "the model nvidia/Llama-3.1-8B-Instruct-FP4 is not here" in done.stderr
+    assert "spark-spec models pull draft-target" in done.stderr
 
 
 def test_a_release_stays_with_the_revision_it_was_made_with(begin: Begin) -> None:

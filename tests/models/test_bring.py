@@ -36,24 +36,34 @@ def test_a_hub_s_model_that_is_here_is_left_as_it_is(paths: Paths) -> None:
     hub_cache.make(paths.hub, "openai/gpt-oss-120b", config=hub_cache.GPT_OSS_120B)
     before = sorted(paths.hub.rglob("*"))
     assert is_here(HUB, paths)
-    assert bring(HUB, paths, silent) == path_of(HUB, paths)
+    assert bring([HUB], paths, silent) == [path_of(HUB, paths)]
     verify(HUB, paths)
     assert sorted(paths.hub.rglob("*")) == before
 
 
-def test_a_hub_s_model_that_is_not_here_is_an_error_with_the_command(paths: Paths) -> None:
+@pytest.mark.parametrize("how", ["forbidden", "unreachable"])
+def test_a_hub_s_model_that_cannot_be_had_is_an_error_with_the_command(
+    how: str, paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if how == "forbidden":
+        monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    else:
+        monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     assert not is_here(HUB, paths)
-    for door in (lambda: bring(HUB, paths, silent), lambda: verify(HUB, paths)):
-        with pytest.raises(FetchFault) as caught:
-            door()
-        assert f"hf download openai/gpt-oss-120b --cache-dir {paths.hub}" in caught.value.fix
+    with pytest.raises(FetchFault) as caught:
+        bring([HUB], paths, silent, preset="eagle3")
+    assert caught.value.code == 5 and f"there is no {path_of(HUB, paths)}" in caught.value.why
+    assert ("HF_HUB_OFFLINE" if how == "forbidden" else "127.0.0.1:9") in caught.value.why
+    assert "spark-spec models pull eagle3" in caught.value.fix
     assert not paths.hub.exists()
+    with pytest.raises(Mismatch, match="is not there"):
+        verify(HUB, paths)
 
 
 def test_another_model_is_a_file_that_is_got(index: Index, paths: Paths) -> None:
     assert path_of(index.entry, paths) == paths.models / "Tiny" / "Tiny.Q4_1.gguf"
     assert not is_here(index.entry, paths)
-    assert bring(index.entry, paths, silent).read_bytes() == CONTENT
+    assert [file.read_bytes() for file in bring([index.entry], paths, silent)] == [CONTENT]
     assert is_here(index.entry, paths)
     verify(index.entry, paths)
     path_of(index.entry, paths).write_bytes(b"other")
