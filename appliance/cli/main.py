@@ -22,6 +22,7 @@ COMMANDS = {
     "heads": ("heads", "List the published draft heads and what each is made for."),
     "show": ("catalog", "Show every setting of a preset and where it comes from."),
     "render": ("catalog", "Write a stack's files to a folder that plain docker compose runs."),
+    "plan": ("plan", "Show what a stack takes of this machine's memory."),
     "up": ("lifecycle", "Bring a stack up and verify it."),
     "status": ("watch", "Say how the stacks are."),
     "logs": ("watch", "Show an engine's log."),

@@ -7,6 +7,7 @@ from appliance.images.local import find
 from appliance.lifecycle.managed import Managed
 from appliance.lifecycle.port import clear_port
 from appliance.lifecycle.prepare import check_local, machine_for
+from appliance.lifecycle.room import judge
 from appliance.lifecycle.up import Wanted, adoptable
 from appliance.models.bring import is_here, path_of
 from appliance.runtime.choose import choose
@@ -26,10 +27,12 @@ def dry_run(resolved: Resolved, wanted: Wanted, talk: Talk) -> dict[str, Any]:
     runtime = choose(wanted.runtime, talk)
     for warning in check(resolved.stack):
         talk.say(f"warning: {warning}")
-    rendered = render(resolved.stack, machine_for(resolved, runtime), wanted.name)
+    machine = machine_for(resolved, runtime)
+    rendered = render(resolved.stack, machine, wanted.name)
     check_local(resolved, rendered)
     other = clear_port(resolved.stack.serve.port, stack, replace=wanted.replace, talk=talk)
     paths = resolved.machine.paths
+    judge(resolved.stack, paths, machine, (stack, *([other] if other else [])), talk)
     steps = [f"fetch {entry.id} to {path_of(entry, paths)}" for entry in stack_models(resolved.stack)
              if not is_here(entry, paths)]  # fmt: skip
     if rendered.image and find(rendered.image) is None:

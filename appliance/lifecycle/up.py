@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from appliance.core.errors import ConfigFault, EngineDied, MachineFault, NoProgress, NotGoodEnough
@@ -12,7 +12,8 @@ from appliance.health.state import classify
 from appliance.lifecycle.baseline import clear
 from appliance.lifecycle.managed import Managed
 from appliance.lifecycle.port import clear_port
-from appliance.lifecycle.prepare import check_local, fetch, machine_for, publish
+from appliance.lifecycle.prepare import check_local, fetch, machine_for, publish, revisions
+from appliance.lifecycle.room import check_ahead, make_room
 from appliance.lifecycle.swap import swap
 from appliance.machine.docker import DockerState, probe_docker
 from appliance.runtime.base import Observed
@@ -96,10 +97,16 @@ def _start_new(resolved: Resolved, wanted: Wanted, stack: Managed, *, reachable:
         stack.runtime(runtime).stop()  # the state folder may have been lost while its container was not
     for warning in check(resolved.stack):
         stack.talk.say(f"warning: {warning}")
-    rendered = render(resolved.stack, machine_for(resolved, runtime), wanted.name)
+    machine, paths = machine_for(resolved, runtime), resolved.machine.paths
+    rendered = render(resolved.stack, machine, wanted.name)
     check_local(resolved, rendered)
     other = clear_port(resolved.stack.serve.port, stack, replace=wanted.replace, talk=stack.talk)
+    leaving = (stack, *([other] if other else [])) if reachable else ()
+    check_ahead(resolved.stack, paths, machine, leaving)
     fetch(resolved, rendered, stack.talk)
+    # What was fetched just now has a revision that the release keeps.
+    rendered = render(resolved.stack, replace(machine, revisions=revisions(resolved)), wanted.name)
+    make_room(resolved.stack, paths, machine, leaving, stack.talk)
     release = publish(stack, rendered)
     if not reachable:
         stack.abandon()

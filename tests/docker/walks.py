@@ -28,7 +28,9 @@ def vocabulary() -> Path:
 
 def config_of(repo: str) -> dict[str, Any]:
     if "eagle3" in repo.lower():
-        return hub_cache.EAGLE3_HEAD
+        own = hub_cache.EAGLE3_HEAD
+        layers = {"eagle_aux_hidden_state_layer_ids": [24, 30, 36]} if repo.endswith("v3") else {}
+        return {**own, "eagle_config": {**own["eagle_config"], **layers}}
     if "gpt-oss" in repo:
         return hub_cache.GPT_OSS_120B
     return hub_cache.LLAMA_33_70B_FP4 if "70B" in repo else hub_cache.LLAMA_31_8B_FP4
