@@ -161,7 +161,9 @@ def _cache_quantization(quantized: Mapping[str, Any]) -> Any:
     if quantized.get("kv_cache_quant_algo"):
         return quantized["kv_cache_quant_algo"]
     scheme = _section(quantized, "kv_cache_scheme")
-    return {8: "FP8", 4: "NVFP4"}.get(scheme.get("num_bits", 0)) if scheme.get("type") == "float" else None
+    if scheme.get("type") != "float":
+        return None
+    return next((name for bits, name in ((8, "FP8"), (4, "NVFP4")) if scheme.get("num_bits") == bits), None)
 
 
 def _ids(told: Any) -> tuple[int, ...]:

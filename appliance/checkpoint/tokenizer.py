@@ -100,8 +100,10 @@ def _by_id(vocab: Any, path: Path) -> dict[int, str]:
 
 
 def _added(told: Any, path: Path) -> dict[int, str]:
-    found = {}
-    for one in told or []:
+    found: dict[int, str] = {}
+    if not isinstance(told, list | None):
+        raise broken(path, "its added tokens are no list")
+    for one in told or ():
         match one:
             case {"id": int(number), "content": str(text)} if number >= 0:
                 found[number] = text
