@@ -4,14 +4,15 @@ PYTHON ?= python3
 VENV ?= .venv
 PRESET ?= demo
 QUESTION ?= What is 2 + 2?
+OLDEST_HUB := huggingface_hub==1.33.*
 BIN := $(VENV)/bin
 SPEC := $(BIN)/spark-spec
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format bench up down docker-engine golden
+.PHONY: help setup demo test test-hub-versions lint format bench up down docker-engine golden
 
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
 	@echo; echo "PRESET=$(PRESET) chooses the preset of up, down and demo"
 
 setup: $(VENV)/.ready ## make a virtual environment with all that development needs
@@ -35,6 +36,12 @@ demo: setup ## from nothing to a verified endpoint that speculates, and what tha
 
 test: setup ## run all tests; those that need Docker run where an engine answers
 	$(BIN)/python -m pytest $(ARGS)
+
+test-hub-versions: ## run the hub's tests with the oldest version of its library that is supported
+	@test -x $(VENV)-hub/bin/python || $(PYTHON) -m venv $(VENV)-hub
+	$(VENV)-hub/bin/python -m pip install --quiet --editable . '$(OLDEST_HUB)' 'pytest>=9,<10'
+	$(VENV)-hub/bin/python -m pytest -q -p no:cacheprovider tests/models/test_hub*.py tests/models/test_plan.py \
+	  tests/models/test_clock.py tests/models/test_cli.py tests/models/test_bring.py
 
 lint: setup ## ruff, mypy --strict, import-linter
 	$(BIN)/ruff check .

@@ -27,7 +27,7 @@ from tests.pages import (
 )
 
 PAGES = ("docs/faults.md", "docs/field-cases.md", "docs/tried.md")
-SHOWN = ("docs/spark.md", "docs/engines.md", "docs/docker.md")
+SHOWN = ("docs/spark.md", "docs/engines.md", "docs/docker.md", "docs/models.md")
 BLOCKS = [block for page in SHOWN for block in blocks(page)]
 CITED = re.compile(r"\b[Cc]ases?(?:\.md)?,? (\d+)\b")
 CASES = rows(read("docs/field-cases.md"))

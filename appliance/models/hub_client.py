@@ -9,6 +9,7 @@ import logging
 import os
 import threading
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -188,6 +189,7 @@ def _library() -> Any:
 
             huggingface_hub.set_client_factory(client)
             talk.set_verbosity(logging.ERROR)
+            warnings.filterwarnings("ignore", module=r"huggingface_hub\.")
             # Its store that several repositories share lies beside the model's folder, which is all that an
             # engine's container sees.
             constants.HF_HUB_DISABLE_SHARED_BLOBS = True

@@ -70,12 +70,18 @@ class Record:
 
 
 def needed(path: str, source: HubSource) -> bool:
-    """Whether an engine reads a file. A * stands for any characters, a / among them, as with the hub's library."""
+    """Whether an engine reads a file. A * stands for any characters of one name, so `*.json` means those in the
+    repository's root: copies for other programs lie in folders."""
+    names = path.split("/")
 
     def any_of(patterns: Iterable[str]) -> bool:
-        return any(fnmatch.fnmatchcase(path, pattern) for pattern in patterns)
+        return any(_matches(names, pattern.split("/")) for pattern in patterns)
 
     return any_of(source.files) and not any_of(source.unneeded)
+
+
+def _matches(names: list[str], patterns: list[str]) -> bool:
+    return len(names) == len(patterns) and all(map(fnmatch.fnmatchcase, names, patterns))
 
 
 def safe(path: str) -> str:

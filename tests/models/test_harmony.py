@@ -3,6 +3,11 @@
 import hashlib
 import os
 import shlex
+import threading
+import urllib.request
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -11,6 +16,7 @@ from appliance.catalog.entries import load_entry
 from appliance.core.errors import FetchFault, MachineFault, Mismatch
 from appliance.models import harmony
 from appliance.models.harmony import HARMONY, check_harmony
+from appliance.models.harmony_get import bring_harmony
 from tests.engines.served import FACTS, with_facts
 
 CONTENT = {name: f"IQ== {number}\n".encode() for number, name in enumerate(HARMONY)}
@@ -83,3 +89,100 @@ def test_what_cannot_be_read_is_the_machine_s_fault(folder: Path) -> None:
 def test_who_speaks_harmony_is_written_in_the_catalog() -> None:
     assert load_entry("gpt-oss-120b").chat == "harmony"
     assert load_entry("llama-3.3-70b-instruct-fp4").chat is None
+
+
+# Fetching it.
+
+
+@pytest.fixture
+def published(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where the vocabulary is published: the folder's files, served."""
+    served = tmp_path / "published"
+    folder.rename(served)
+    handler = partial(Quiet, directory=str(served))
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread.start()
+    monkeypatch.setattr(harmony, "ADDRESS", f"http://127.0.0.1:{server.server_address[1]}")
+    yield served
+    server.shutdown()
+    server.server_close()
+    thread.join(5)
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None: ...
+
+
+class Elsewhere(Quiet):
+    """Leads to another host, in the clear."""
+
+    def do_GET(self) -> None:
+        self.send_response(302)
+        self.send_header("Location", f"http://storage.example{self.path}")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+
+def silent(*_: object) -> None:
+    """Nobody listens."""
+
+
+@pytest.mark.parametrize("first", [None, b"<html>blocked by the proxy</html>"])
+def test_it_is_fetched_and_compared(first: bytes | None, published: Path, folder: Path) -> None:
+    del published
+    if first is not None:
+        folder.mkdir()
+        (folder / "o200k_base.tiktoken").write_bytes(first)
+    bring_harmony(folder, silent, silent)
+    check_harmony(folder)
+    assert {path.name for path in folder.iterdir() if path.name[0] != "."} == set(CONTENT)
+    assert all((folder / name).stat().st_mode & 0o777 == 0o644 for name in CONTENT)
+
+
+def test_what_is_here_is_not_fetched(published: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bring_harmony(folder, silent, silent)
+    published.rename(published.with_name("gone"))
+    monkeypatch.setattr(urllib.request, "build_opener", lambda *_: pytest.fail("it fetched"))
+    bring_harmony(folder, silent, silent)
+
+
+def test_another_content_is_never_put_in_its_place(published: Path, folder: Path) -> None:
+    (published / "cl100k_base.tiktoken").write_bytes(b"IQ== 7\n")
+    with pytest.raises(Mismatch) as caught:
+        bring_harmony(folder, silent, silent)
+    assert "cl100k_base.tiktoken is not the harmony vocabulary" in caught.value.what
+    assert not (folder / "cl100k_base.tiktoken").exists() and not list(folder.glob(".*.part"))
+
+
+@pytest.mark.parametrize("how", ["forbidden", "unreachable", "refused"])
+def test_where_it_cannot_be_fetched_the_command_is_told_as_before(
+    how: str, published: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if how == "forbidden":
+        monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    elif how == "unreachable":
+        monkeypatch.setattr(harmony, "ADDRESS", "http://127.0.0.1:9")
+    else:
+        (published / "o200k_base.tiktoken").unlink()
+    with pytest.raises(FetchFault) as caught:
+        bring_harmony(folder, silent, silent)
+    assert "o200k_base.tiktoken is not there" in caught.value.what and "curl -fL" in caught.value.fix
+    assert ("127.0.0.1" in caught.value.why) == (how != "forbidden")
+
+
+@pytest.mark.usefixtures("published")
+def test_a_redirect_to_another_host_in_the_clear_is_not_followed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Elsewhere)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread.start()
+    monkeypatch.setattr(harmony, "ADDRESS", f"http://127.0.0.1:{server.server_address[1]}")
+    try:
+        with pytest.raises(FetchFault, match="is not there") as caught:
+            bring_harmony(folder, silent, silent)
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert "http://storage.example" in caught.value.why
