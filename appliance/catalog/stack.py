@@ -39,6 +39,12 @@ def _image(text: str) -> str:
     return text
 
 
+def _no_option(text: str) -> str:
+    if text.startswith("-"):
+        raise ValueError("a name that begins with - would be taken for an option")
+    return text
+
+
 class Strict(BaseModel):
     """Base of all data that crosses rooms: unknown keys are errors, types are not coerced, nothing changes."""
 
@@ -88,7 +94,9 @@ class Draft(Strict):
 class Serve(Strict):
     """The endpoint."""
 
-    name: Text = Field(min_length=1, description="The public model name that /v1/models answers.")
+    name: Annotated[Text, AfterValidator(_no_option)] = Field(
+        min_length=1, description="The public model name that /v1/models answers."
+    )
     port: Port = Field(default=8000, description="The port on 127.0.0.1.")
     max_seq_len: Tokens | None = Field(
         default=2048, description="Context of one request, in tokens; null leaves it to the engine."
@@ -138,7 +146,7 @@ class Docker(Strict):
         description="How the container gets the GPU: `cdi`, `runtime` (nvidia), `devices` (a reservation, as "
         "--gpus does), `none`; `auto` takes what this Docker has.",
     )
-    user: Annotated[str, Field(pattern=r"^[0-9]+(:[0-9]+)?$")] | None = Field(
+    user: Annotated[str, Field(pattern=r"^[0-9]{1,9}(:[0-9]{1,9})?$")] | None = Field(
         default=None,
         description="UID:GID in the container; unset takes the image's own, which is not root. 0:0 where the "
         "engine does not start so.",

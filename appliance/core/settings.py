@@ -5,6 +5,7 @@ pydantic model, so there is one list of keys and one description of each.
 """
 
 import difflib
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import UnionType
@@ -113,6 +114,10 @@ def _branches(tree: Mapping[Any, Any], prefix: str, source: str, known: Known) -
         if isinstance(value, Mapping) and value:
             yield from _branches(value, f"{key}.", source, known)
             continue
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ConfigFault(
+                f"{one_line(key)} cannot be {value} ({source})", "it is no number", "give a number"
+            )
         for text in (str(name), *_texts(value)):
             try:
                 printable(text)

@@ -181,9 +181,7 @@ class _Judge:
         )
         fix = nearest(key, names) or one_line(f"leave it out; known there: {', '.join(names)}")
         who = self._whose().replace(" and ", " or ", 1)
-        return ConfigFault(
-            f"unknown setting {one_line(path)}", f"no such setting is known to {who}", fix
-        )
+        return ConfigFault(f"unknown setting {one_line(path)}", f"no such setting is known to {who}", fix)
 
     def _bad_value(self, path: str, value: Any, spots: Sequence[_Spot]) -> ConfigFault:
         wants = {str(spot.known): in_words(spot.alternatives) for spot in spots}

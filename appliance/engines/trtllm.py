@@ -62,10 +62,11 @@ class TrtLlm:
         options, speculates = stack.trtllm, stack.draft.method != "none"
         check_owned(options)
         _check_cache(options)
+        _check_graphs(options)
         check_layers(options, pair)
         if speculates:
             versions.decoding_type(stack.draft.method, version, text)
-            _check_together(options, version)
+            _check_together(options, version, pair)
         self._check_name(stack, pair, text)
         told = [*versions.warnings(text, version), *_judged(stack, version, text)]
         told += _warn_memory(stack)
@@ -129,6 +130,16 @@ def _judged(stack: Stack, version: Version, text: str) -> tuple[str, ...]:
     )
 
 
+def _check_graphs(options: dict[str, Any]) -> None:
+    graphs = options.get("cuda_graph_config")
+    if isinstance(graphs, dict) and graphs.get("batch_sizes") and graphs.get("max_batch_size"):
+        raise ConfigFault(
+            "trtllm.cuda_graph_config has batch_sizes and max_batch_size",
+            "each says which graphs are captured, and the engine refuses both together",
+            "take one out: --set trtllm.cuda_graph_config.max_batch_size=0",
+        )
+
+
 def _check_cache(options: dict[str, Any]) -> None:
     """Raises ConfigFault for a cache of no size: the engine's own bounds do not say so."""
     for key in ("max_tokens", "max_gpu_total_bytes"):
@@ -141,19 +152,32 @@ def _check_cache(options: dict[str, Any]) -> None:
             )
 
 
-def _check_together(options: dict[str, Any], version: Version) -> None:
+def _check_together(options: dict[str, Any], version: Version, pair: Pair) -> None:
     """Raises ConfigFault for what the engine cannot do beside speculation."""
+    speculative = options.get("speculative_config", {})
+    if speculative.get("use_dynamic_tree") and pair.target.chat == "harmony":
+        raise ConfigFault(
+            "trtllm.speculative_config.use_dynamic_tree does not go with this target",
+            "the engine has no dynamic tree for models with sliding windows, as gpt-oss is",
+            "leave it out",
+        )
+    if options.get("sampler_type") == "TRTLLMSampler" or "HELIX" in str(options.get("cp_config", "")).upper():
+        raise ConfigFault(
+            "this sampler or parallelism and speculation do not go together",
+            "the engine speculates with its own sampler, and not over Helix",
+            "leave trtllm.sampler_type and trtllm.cp_config out, or use --no-spec",
+        )
     if options.get("guided_decoding_backend") and version < versions.GUIDED_CRASH_ENDS:
         raise ConfigFault(
             "trtllm.guided_decoding_backend and speculation do not go together",
             "it is unsupported at first and crashes in 1.3.0rc15 (#7006, #15022)",
             "leave it out, or use --no-spec",
         )
-    for key in ("pipeline_parallel_size", "pp_size"):
+    for key in ("pipeline_parallel_size", "pp_size", "context_parallel_size", "cp_size"):
         if isinstance(size := options.get(key), int) and size > 1:
             raise ConfigFault(
                 f"trtllm.{key}={size} and speculation do not go together",
-                "the engine does not speculate over a pipeline",
+                "the engine does not speculate over a pipeline or a split context",
                 "leave it out, or use --no-spec",
             )
 

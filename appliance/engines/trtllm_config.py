@@ -29,11 +29,14 @@ OWNED: Mapping[str, str | None] = {
     "speculative_config.max_draft_len": "draft.k",
     "speculative_config.speculative_model_dir": "draft.model",
     "speculative_config.speculative_model": "draft.model",
+    "speculative_config.max_total_draft_tokens": "draft.k",
+    "speculative_config.draft_len_schedule": None,
 }
 WHY_NOBODY = {
     "enable_iter_perf_stats": "acceptance is counted by it",
     "internal_request_auth_key": "a secret has no place in a rendered file",
     "telemetry_config": "telemetry is off here, in every version",
+    "speculative_config.draft_len_schedule": "K would stand in two places: draft.k is the one",
     "backend": "this appliance serves with the pytorch backend",
 }
 
@@ -99,18 +102,19 @@ def check_owned(options: Mapping[str, Any]) -> None:
 
 def check_layers(options: Mapping[str, Any], pair: Pair) -> None:
     """Raises ConfigFault for layers other than those the head was trained on: it would crash, or draft nonsense."""
-    asked = options.get("speculative_config", {}).get("eagle3_layers_to_capture")
+    head, key = pair.draft.head if pair.draft else None, "eagle3_layers_to_capture"
+    asked = options.get("speculative_config", {})
+    if head is None or not head.layers or key not in asked:
+        return
     right = head_layers(pair)
-    if (
-        asked is None
-        or not right
-        or (isinstance(asked, list) and sorted(map(str, asked)) == sorted(map(str, right)))
-    ):
+    if right and isinstance(asked[key], list) and sorted(map(str, asked[key])) == sorted(map(str, right)):
         return
     assert pair.draft is not None
     raise ConfigFault(
-        f"trtllm.speculative_config.eagle3_layers_to_capture cannot be {asked} with {pair.draft.id}",
-        f"the head was trained on the layers {list(right)}: others crash it, or nothing it drafts is taken",
+        f"trtllm.speculative_config.{key} cannot be {asked[key]} with {pair.draft.id}",
+        f"the head was trained on the layers {list(right)}: others crash it, or nothing it drafts is taken"
+        if right
+        else "its checkpoint says which layers it reads: others crash it, or nothing it drafts is taken",
         "leave the key out: the right layers are set for this head",
     )
 

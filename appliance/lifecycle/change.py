@@ -4,6 +4,7 @@ from appliance.core.errors import UsageFault
 from appliance.lifecycle.baseline import clear
 from appliance.lifecycle.managed import Managed
 from appliance.lifecycle.port import clear_port
+from appliance.lifecycle.prepare import check_here
 from appliance.lifecycle.swap import swap
 from appliance.runtime.base import Observed
 from appliance.stack.release import Release
@@ -46,6 +47,7 @@ def rollback(stack: Managed) -> tuple[Release, Observed]:
 def _start_over(stack: Managed, release: Release, event: str) -> tuple[Release, Observed]:
     """Raises what a start raises; what ran before then runs again, unless it is the release that failed."""
     clear_port(release.port, stack, replace=False, talk=stack.talk)
+    check_here(release)
     observed = swap(stack, release, None, lambda: stack.wait(release))
     stack.audit(event, release=release.number, digest=release.digest)
     return release, observed

@@ -1,6 +1,7 @@
 """What must be here before a stack starts: its models, its image, and its published release."""
 
 import importlib.util
+from pathlib import Path
 
 from appliance import engines
 from appliance.catalog.entries import DropLayersSource, HubSource
@@ -9,13 +10,15 @@ from appliance.core.errors import MachineFault
 from appliance.core.secrets import default_secrets, too_open
 from appliance.core.talk import Talk
 from appliance.images.ensure import ensure as ensure_image
-from appliance.images.local import ImageInfo
+from appliance.images.local import ImageInfo, find, fitting
 from appliance.lifecycle.managed import Managed
 from appliance.machine.facts import Machine, platform, this_machine
 from appliance.machine.gpu import probe_gpu
 from appliance.models.bring import bring, path_of
+from appliance.models.harmony import check_harmony
 from appliance.models.harmony_get import bring_harmony
 from appliance.models.hub import main_revision
+from appliance.models.place import place
 from appliance.stack.release import Release
 from appliance.stack.render import Rendered, needs_harmony, stack_image, stack_models
 from appliance.stack.resolve import Resolved
@@ -54,6 +57,28 @@ def fetch(resolved: Resolved, rendered: Rendered, talk: Talk) -> None:
 def fetch_image(resolved: Resolved, talk: Talk) -> ImageInfo:
     """Get the stack's image for this machine's platform."""
     return ensure_image(stack_image(resolved.stack), platform(), resolved.machine.images.registry, talk)
+
+
+def check_here(release: Release) -> None:
+    """Before anything is stopped: is what a release was made with still here? Raises MachineFault, FetchFault or
+    Mismatch; `up` gets what is not."""
+    stack, was = release.stack(), release.manifest["machine"]
+    folders_, get = was["folders"], f"spark-spec up {stack.preset} gets it"
+    if needs_harmony(stack):
+        check_harmony(Path(folders_["harmony"]))
+    for entry in stack_models(stack):
+        if not isinstance(entry.source, HubSource):
+            place_ = Path(folders_["models"]) / place(entry)
+        else:
+            revision = entry.source.revision or was["revisions"].get(entry.source.repo, "")
+            place_ = Path(folders_["hub"]) / place(entry) / "snapshots" / revision
+        if not place_.exists():
+            raise MachineFault(f"the model {entry.id} is not here any more", f"there is no {place_}", get)
+    if image := release.manifest["image"]:
+        found = find(str(image))
+        if found is None:
+            raise MachineFault(f"the image {image} is not here any more", "docker does not know it", get)
+        fitting(found, platform())
 
 
 def publish(stack: Managed, rendered: Rendered) -> Release:

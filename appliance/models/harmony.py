@@ -14,6 +14,7 @@ HARMONY = {
     "o200k_base.tiktoken": "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d",
     "cl100k_base.tiktoken": "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7",
 }
+MOST = 16 << 20  # bytes; the larger of the two has 3.6 MB
 ADDRESS = "https://openaipublic.blob.core.windows.net/encodings"
 
 
@@ -24,6 +25,12 @@ def check_harmony(folder: Path) -> None:
         file = folder / name
         get = f"mkdir -p {shlex.quote(str(folder))} && curl -fL -o {shlex.quote(str(file))} {ADDRESS}/{name}"
         try:
+            if file.exists() and not file.is_file():  # a pipe would never end
+                raise MachineFault(f"{file} cannot be read", "it is no ordinary file", "see what it is")
+            if file.exists() and file.stat().st_size > MOST:
+                raise Mismatch(
+                    f"{file} is not the harmony vocabulary", "it is far larger", f"get it anew: {get}"
+                )
             found = hashlib.sha256(file.read_bytes()).hexdigest()
         except FileNotFoundError:
             raise FetchFault(

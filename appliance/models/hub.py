@@ -1,6 +1,7 @@
 """Models in the Hugging Face cache: which revision is there, and is it whole."""
 
 import json
+import re
 import shlex
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from appliance.models.hub_shelf import strays
 from appliance.models.place import hub_folder
 
 WEIGHTS = ("*.safetensors", "*.bin")
+REVISION_MOST = 100
 INDEX = "model.safetensors.index.json"
 
 
@@ -45,7 +47,9 @@ def _missing(folder: Path, pinned: str | None) -> str | None:
     """What keeps a model's folder from being used; None where nothing does. Raises OSError."""
     revision = pinned or _main(folder)
     if revision is None:
-        return f"{folder} has no refs/main" if folder.is_dir() else f"there is no {folder}"
+        return (
+            f"{folder} has no refs/main that names a revision" if folder.is_dir() else f"there is no {folder}"
+        )
     snapshot = folder / "snapshots" / revision
     record = read_record(folder, revision)
     changed = unchecked(folder, record) if record else ()
@@ -58,11 +62,16 @@ def _missing(folder: Path, pinned: str | None) -> str | None:
 
 
 def _main(folder: Path) -> str | None:
+    """The revision in refs/main: a commit's 40 hex digits, and nothing else that may lie there."""
+    place = folder / "refs" / "main"
     try:
-        text = (folder / "refs" / "main").read_text(encoding="ascii").strip()
+        if not place.is_file():  # a pipe would never end
+            return None
+        with place.open(encoding="ascii") as stream:
+            text = stream.read(REVISION_MOST).strip()
     except (FileNotFoundError, NotADirectoryError, ValueError):
         return None
-    return text or None
+    return text if re.fullmatch(r"[0-9a-f]{40}", text) else None
 
 
 def lacking(snapshot: Path) -> str | None:

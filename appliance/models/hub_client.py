@@ -19,6 +19,7 @@ from appliance.core.errors import FetchFault
 from appliance.core.secrets import default_secrets, load
 from appliance.models.hub_faults import SOURCES, Unreachable, explain
 from appliance.models.hub_files import Algorithm, HubFile, Listing, named_hash, safe
+from appliance.models.record import CHUNK
 
 TOKEN = "HF_TOKEN"
 PUBLIC = "https://huggingface.co"
@@ -190,6 +191,8 @@ def _library() -> Any:
             huggingface_hub.set_client_factory(client)
             talk.set_verbosity(logging.ERROR)
             warnings.filterwarnings("ignore", module=r"huggingface_hub\.")
+            # Its own 10 MB are copied thrice, out of the processor's caches; and a cut connection loses a chunk.
+            constants.DOWNLOAD_CHUNK_SIZE = CHUNK
             # Its store that several repositories share lies beside the model's folder, which is all that an
             # engine's container sees.
             constants.HF_HUB_DISABLE_SHARED_BLOBS = True

@@ -27,12 +27,16 @@ STATE_FOLDER = "/var/lib/spark-spec"
 STOP_S = 30
 COMPOSE_S = 120.0
 STATUS_MOST = 1 << 20
-GPU_REFUSED = re.compile(
-    r"could not select device driver|nvidia\.com/gpu|runtime name: nvidia|nvidia-container"
-)
-NO_GPU = (
-    "this Docker has no such way to a GPU: leave docker.gpu at auto, try another of cdi, runtime and devices, or "
-    "install the NVIDIA Container Toolkit"
+REMEDIES = (
+    (
+        r"could not select device driver|nvidia\.com/gpu|runtime name: nvidia|nvidia-container",
+        "this Docker has no such way to a GPU: leave docker.gpu at auto, try another of cdi, runtime and devices, or "
+        "install the NVIDIA Container Toolkit",
+    ),
+    (
+        r"port is already allocated|address already in use",
+        "another program took the port meanwhile: choose another with --set serve.port=…, or end it",
+    ),
 )
 
 
@@ -63,9 +67,8 @@ class DockerRuntime:
             run(argv, quiet_s=COMPOSE_S, each=_unheard, held=self.held, env=_environment())
         except CommandFailed as error:
             why = " ".join(error.words(1).split())
-            fix = (
-                NO_GPU if GPU_REFUSED.search(why) else f"run it by hand to see more: {shlex.join(argv[:-1])}"
-            )
+            by_hand = f"run it by hand to see more: {shlex.join(argv[:-1])}"
+            fix = next((remedy for pattern, remedy in REMEDIES if re.search(pattern, why)), by_hand)
             raise MachineFault("docker compose could not start the stack", why, fix) from None
         finally:
             meanwhile.join()

@@ -1,10 +1,17 @@
 """Whether a stack can be: its models, made for one another, and an engine of a version that serves them."""
 
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
 from appliance import engines
 from appliance.catalog.entries import Entry, HubSource, load_entry
 from appliance.catalog.stack import Stack
 from appliance.core.errors import ConfigFault
 from appliance.engines.base import Pair
+
+SECRET_KEY = re.compile(r"(?i)(token|secret|passw(or)?d|api_?key|auth_?key|credentials?)$")
+SECRET_VALUE = re.compile(r"(hf|nvapi|sk|ghp|github_pat|xox[a-z])[-_][A-Za-z0-9_-]{8,}")
 
 
 def pair_of(stack: Stack) -> Pair:
@@ -17,6 +24,7 @@ def check(stack: Stack) -> tuple[str, ...]:
     """Warnings about a stack. Raises ConfigFault, with the way out, for one that cannot be."""
     pair, engine = pair_of(stack), engines.get(stack.engine.name)
     _check_sections(stack)
+    _check_target(pair.target)
     warnings = []
     for entry in (pair.target, *([pair.draft] if pair.draft else [])):
         _check_format(entry, engine)
@@ -60,6 +68,31 @@ def _check_sections(stack: Stack) -> None:
                 f"it is a setting of {name}",
                 f"leave the section {name} out, or take a preset of {stack.engine.name}: spark-spec presets",
             )
+        for place in _secrets(keys, name):
+            raise ConfigFault(
+                f"{place} cannot be set",
+                "it looks like a secret, which would lie readable in the rendered files",
+                "leave it out: an engine here needs none, as only the launcher fetches (spark-spec secrets)",
+            )
+
+
+def _secrets(options: Mapping[str, Any], path: str) -> Iterator[str]:
+    """The places in an open section where a secret would lie readable in a rendered file."""
+    for key, value in options.items():
+        here = f"{path}.{key}"
+        if isinstance(value, Mapping):
+            yield from _secrets(value, here)
+        elif isinstance(value, str) and (SECRET_KEY.search(str(key)) or SECRET_VALUE.match(value)):
+            yield here
+
+
+def _check_target(target: Entry) -> None:
+    if target.head and target.head.method == "eagle3":
+        raise ConfigFault(
+            f"{target.id} cannot be a target",
+            "it is a head: it drafts from another model's hidden states, and answers nothing by itself",
+            f"set target.model={target.head.target} and draft.model={target.id}",
+        )
 
 
 def _check_format(entry: Entry, engine: engines.Engine) -> None:

@@ -95,7 +95,7 @@ def iterations(text: str, names: Mapping[str, str]) -> Reading:
     """
     try:
         told = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return Reading()
     rows = [row for row in told if isinstance(row, dict)] if isinstance(told, list) else []
 

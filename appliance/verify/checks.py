@@ -69,7 +69,7 @@ def model_name(client: Client, offers: Offers) -> Check:
     if client.model in names:
         return passed("model name", client.model)
     return failed("model name", f"/v1/models answers {', '.join(names) or 'nothing'}, not {client.model}",
-                  "another server may hold this port: spark-spec doctor")  # fmt: skip
+                  "another server may hold this port: spark-spec status")  # fmt: skip
 
 
 def chat(client: Client, offers: Offers) -> Check:

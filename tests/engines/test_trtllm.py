@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from jsonschema import Draft202012Validator
+from packaging.version import Version
 
 from appliance import engines
 from appliance.catalog.entries import load_entry
@@ -667,3 +668,41 @@ def test_a_cache_smaller_than_one_request_is_told_and_one_of_no_size_refused() -
     assert "will never fit" in warned("eagle3", "serve.max_seq_len=131072")
     assert "the smaller one counts" in warned("eagle3", f"{FRACTION}=0.8")
     assert "cannot be -5" in refused("eagle3", "trtllm.kv_cache_config.max_tokens=-5").what
+
+
+@pytest.mark.parametrize("layers", ["null", "[-1]", "[0,16,31]"])
+@pytest.mark.parametrize("preset", ["eagle3", "eagle3-v3"])
+def test_layers_other_than_the_head_s_own_are_refused_however_they_are_said(preset: str, layers: str) -> None:
+    """Case 19's kind: also taken away, and for a head whose checkpoint says them."""
+    fault = refused(preset, f"trtllm.speculative_config.eagle3_layers_to_capture={layers}")
+    assert "eagle3_layers_to_capture cannot be" in fault.what
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [
+        "trtllm.speculative_config.use_dynamic_tree=true",
+        "trtllm.sampler_type=TRTLLMSampler",
+        "trtllm.cp_config={cp_type: HELIX}",
+        "trtllm.pp_size=2",
+        "trtllm.pipeline_parallel_size=2",
+        "trtllm.context_parallel_size=2",
+        "trtllm.cuda_graph_config.batch_sizes=[1, 2]",
+        "trtllm.speculative_config.max_total_draft_tokens=2",
+        "trtllm.speculative_config.draft_len_schedule={1: 3}",
+        "trtllm.tokenizer=x",
+        "trtllm.telemetry_config.disabled=false",
+        "trtllm.speculative_config.speculative_model=x",
+    ],
+)
+def test_what_the_engine_cannot_do_beside_eagle3_or_would_hear_twice_is_refused(pair: str) -> None:
+    refused("eagle3", pair)
+
+
+def test_guided_decoding_crashes_until_after_rc15() -> None:
+    assert Version("1.3.0rc15") < versions.GUIDED_CRASH_ENDS
+    refused("eagle3", "engine.version=1.3.0rc12", "trtllm.guided_decoding_backend=xgrammar")
+
+
+def test_a_named_build_is_not_taken_for_the_version_it_is_like() -> None:
+    assert versions.NAMED["spark-single-gpu-dev"] not in {Version(one.version) for one in versions.BAD}

@@ -9,6 +9,7 @@ import pytest
 from appliance.catalog.stack import Stack
 from appliance.engines import llamacpp
 from appliance.engines.base import Death, Launch, Pair, Place
+from appliance.lifecycle import change
 from appliance.lifecycle import up as up_module
 from appliance.lifecycle.managed import Managed
 from appliance.lifecycle.up import Outcome, Wanted, up
@@ -105,6 +106,7 @@ class Bench:
 @pytest.fixture
 def bench(tmp_path: Path, free_port: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     engine = FakeEngine()
+    monkeypatch.setattr(change, "check_here", lambda release: None)  # the fake engine has no models
     monkeypatch.setattr(llamacpp, "ENGINE", engine)
     monkeypatch.setattr(up_module, "fetch", lambda *_: None)
     bench = Bench(tmp_path, engine, free_port)

@@ -1,6 +1,7 @@
 """A model in the hub's cache: whole, or named with the command that gets it."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -72,7 +73,7 @@ def test_nothing_at_all_is_named_by_its_folder(tmp_path: Path) -> None:
 def test_a_folder_without_main_holds_no_whole_download(tmp_path: Path) -> None:
     snapshot(tmp_path)
     (tmp_path / "models--openai--gpt-oss-120b" / "refs" / "main").unlink()
-    assert lacks(tmp_path).endswith("has no refs/main")
+    assert lacks(tmp_path).endswith("has no refs/main that names a revision")
     check_snapshot(source(REVISION), tmp_path)  # a pinned revision needs none
 
 
@@ -148,3 +149,20 @@ def test_a_cache_that_another_user_wrote_is_told_with_the_command(closed: Path) 
     revision, why, fix = json.loads(done.stdout)
     assert revision is None and "Permission denied" in why
     assert f"chown -R $(id -u) {closed}/models--openai--gpt-oss-120b" in fix
+
+
+@pytest.mark.parametrize(
+    "text", ["../../etc", "/etc/passwd", "main", "", "f" * 41, "a" * 10_000_000, "\0" * 40]
+)
+def test_refs_main_names_a_commit_or_nothing(tmp_path: Path, text: str) -> None:
+    snapshot(tmp_path)
+    (tmp_path / "models--openai--gpt-oss-120b" / "refs" / "main").write_text(text)
+    assert main_revision(source(), tmp_path) is None
+
+
+def test_a_pipe_for_refs_main_is_not_waited_for(tmp_path: Path) -> None:
+    snapshot(tmp_path)
+    place = tmp_path / "models--openai--gpt-oss-120b" / "refs" / "main"
+    place.unlink()
+    os.mkfifo(place)
+    assert main_revision(source(), tmp_path) is None

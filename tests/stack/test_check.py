@@ -138,3 +138,26 @@ def test_a_published_head_may_be_named_by_its_repository_too() -> None:
 @pytest.mark.parametrize("name", ["a/b/c", "/data/my-head", "me/", "../x/y", "me/my head"])
 def test_a_name_that_is_no_repository_is_refused(name: str) -> None:
     assert "there is no model" in refused("head-default", f"draft.model={name}").what
+
+
+def test_a_head_is_no_target() -> None:
+    name = "nvidia/gpt-oss-120b-Eagle3-long-context"
+    fault = refused("eagle3-baseline", "target.model=gpt-oss-120b-eagle3-long-context", f"serve.name={name}")
+    assert "cannot be a target" in fault.what and "gpt-oss-120b" in fault.fix
+
+
+@pytest.mark.parametrize(
+    ("preset", "pair"),
+    [
+        ("eagle3", "trtllm.env_overrides.HF_TOKEN=hf_abcdefgh12345"),
+        ("eagle3", "trtllm.internal_request_auth_key=x"),
+        ("eagle3-vllm", "vllm.hf_overrides={auth_token: anything}"),
+        ("eagle3-vllm", "vllm.additional_config={header: hf_abcdefgh12345}"),
+        ("eagle3-sglang", "sglang.api_key=x"),
+    ],
+)
+def test_a_secret_does_not_get_into_a_rendered_file(preset: str, pair: str) -> None:
+    """Case 3: the sections of the engines are a way in, too."""
+    fault = refused(preset, pair)
+    assert "cannot be set" in fault.what and "secret" in fault.why
+    assert "hf_abcdefgh12345" not in f"{fault.what} {fault.why} {fault.fix}"
