@@ -15,6 +15,7 @@ from pathlib import Path
 import appliance
 from appliance.core.errors import FetchFault, MachineFault, Mismatch
 from appliance.core.talk import Talk
+from appliance.images.local import BASE_LABEL, find
 from appliance.images.versions import WheelFile, dockerfile, program, versions
 from appliance.machine.command import CommandFailed, run
 
@@ -39,7 +40,15 @@ def build(image: str, reference: str, base: str, platform: str, talk: Talk) -> N
     with tempfile.TemporaryDirectory(prefix="spark-spec-build-") as folder:
         context = Path(folder) / "context"
         lay_out(image, platform, context, talk)
-        argv = build_argv(image, reference, base=base, platform=platform, context=context, builder=_builder())
+        argv = build_argv(
+            image,
+            reference,
+            base=base,
+            base_id=_id(base),
+            platform=platform,
+            context=context,
+            builder=_builder(),
+        )
         talk.command(shlex.join(argv))
         try:
             run(argv, quiet_s=BUILD_QUIET_S, each=lambda line: _phase(line, talk))
@@ -52,16 +61,22 @@ def build(image: str, reference: str, base: str, platform: str, talk: Talk) -> N
 
 
 def build_argv(
-    image: str, reference: str, *, base: str, platform: str, context: Path, builder: str
+    image: str, reference: str, *, base: str, base_id: str, platform: str, context: Path, builder: str
 ) -> list[str]:
     """The build command. The host's CA bundle goes in as a secret: it leaves no trace in the image."""
     return [
         *("docker", "buildx", "build", "--builder", builder, "--load", "--progress", "plain"),
         *("--provenance", "false", "--platform", platform, "--tag", reference),
+        *("--label", f"{BASE_LABEL}={base_id}"),
         *("--build-arg", f"BASE={base}", "--build-arg", f"VERSION={appliance.__version__}"),
         *(("--secret", f"id=ca,src={bundle}") if (bundle := ca_bundle()) else ()),
         *("--file", str(dockerfile(image)), str(context)),
     ]
+
+
+def _id(base: str) -> str:
+    found = find(base)
+    return found.id if found else ""
 
 
 def ca_bundle() -> str | None:

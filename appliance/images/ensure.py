@@ -19,7 +19,7 @@ def ensure(wanted: ImageName, platform: str, registry: str | None, talk: Talk) -
     """
     reference = wanted.reference
     here = find(reference)
-    if here:
+    if here and not _stale(here, wanted):
         return fitting(here, platform)
     if wanted.image is None or wanted.base is None:
         talk.say(f"image {reference} is not here: pulling it")
@@ -27,10 +27,19 @@ def ensure(wanted: ImageName, platform: str, registry: str | None, talk: Talk) -
         return _present(reference, platform, "registry")
     if registry and _from_registry(f"{registry}/{reference}", reference, platform, talk):
         return _present(reference, platform, "registry")
-    talk.say(f"image {reference} is not here: building it for {platform}{_cost(wanted.image, platform)}")
+    state = "stands on an older base" if here else "is not here"
+    talk.say(f"image {reference} {state}: building it for {platform}{_cost(wanted.image, platform)}")
     base = obtain(wanted.base, platform, registry, talk)
     build(wanted.image, reference, base, platform, talk)
     return _present(reference, platform, "built")
+
+
+def _stale(here: ImageInfo, wanted: ImageName) -> bool:
+    """Whether the base of an image of ours has another content by now, under the name it had: engines' tags move."""
+    if here.base is None or wanted.base is None or wanted.base.local is not None:
+        return False
+    base = find(wanted.base.public)
+    return base is not None and base.id != here.base
 
 
 def _cost(image: str, platform: str) -> str:

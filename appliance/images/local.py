@@ -7,18 +7,21 @@ from typing import Literal
 from appliance.core.errors import MachineFault
 from appliance.machine.command import CommandFailed, run
 
+BASE_LABEL = "spark-spec.base.id"
 Origin = Literal["local", "registry", "built"]
 
 
 @dataclass(frozen=True)
 class ImageInfo:
-    """An image that is here. `size` in bytes on this engine's disk; `origin`: how it was obtained."""
+    """An image that is here. `size` in bytes on this engine's disk; `origin`: how it was obtained; `base`: the id of
+    the image that it was built on, where it is one of ours."""
 
     reference: str
     id: str
     platform: str
     size: int
     origin: Origin
+    base: str | None = None
 
 
 def find(reference: str, origin: Origin = "local") -> ImageInfo | None:
@@ -39,7 +42,8 @@ def find(reference: str, origin: Origin = "local") -> ImageInfo | None:
     try:
         facts = json.loads(lines[-1])
         platform = f"{facts['Os']}/{facts['Architecture']}"
-        return ImageInfo(reference, str(facts["Id"]), platform, int(facts["Size"]), origin)
+        base = (facts.get("Config", {}).get("Labels") or {}).get(BASE_LABEL)
+        return ImageInfo(reference, str(facts["Id"]), platform, int(facts["Size"]), origin, base)
     except (ValueError, LookupError, TypeError):
         said = " ".join(" ".join(lines).split())[:80] or "nothing"
         raise MachineFault(

@@ -58,7 +58,13 @@ def test_the_build_command_is_for_the_target_and_hides_the_ca(
     bundle.touch()
     monkeypatch.setenv("SSL_CERT_FILE", str(bundle))
     argv = build_argv(
-        "serve-llamacpp", "x:1", base="b:1", platform="linux/arm64", context=tmp_path, builder="default"
+        "serve-llamacpp",
+        "x:1",
+        base="b:1",
+        base_id="sha256:0",
+        platform="linux/arm64",
+        context=tmp_path,
+        builder="default",
     )
     joined = " ".join(argv)
     assert "--platform linux/arm64 --tag x:1" in joined and "--build-arg BASE=b:1" in joined

@@ -134,6 +134,27 @@ def test_an_engine_s_base_of_another_architecture_is_refused(engine: Engine, ear
     assert AMD in caught.value.why and ARM in caught.value.why
 
 
+def test_an_image_on_an_older_content_of_its_base_is_built_anew(
+    engine: Engine, ear: Ear, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Engines' tags move, and so do images of one's own."""
+    image = own("serve-trtllm", "1.3.0rc12", "mine:1")
+    on_base = {"mine:1": "sha256:old"}
+
+    def find(name: str, origin: local.Origin = "local") -> ImageInfo | None:
+        if name == image.reference:
+            return ImageInfo(name, "sha256:1", ARM, 1, origin, "sha256:old")
+        return ImageInfo(name, on_base[name], ARM, 1, origin)
+
+    monkeypatch.setattr(module, "find", find)
+    assert ensure(image, ARM, None, ear).origin == "local" and not engine.done
+    on_base["mine:1"] = "sha256:new"
+    engine.here["mine:1"] = ARM
+    ensure(image, ARM, None, ear)
+    assert engine.done == ["build serve-trtllm on mine:1"]
+    assert any("stands on an older base" in line for line in ear.said)
+
+
 def test_bases_are_tried_in_order(engine: Engine, ear: Ear) -> None:
     assert obtain(BASE, ARM, "own/x", ear) == BASE.local
     assert engine.done == [f"pull own/x/{BASE.local}", f"pull {BASE.public}", f"make {BASE.local}"]

@@ -106,7 +106,7 @@ class Bench:
 @pytest.fixture
 def bench(tmp_path: Path, free_port: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     engine = FakeEngine()
-    monkeypatch.setattr(change, "check_here", lambda release: None)  # the fake engine has no models
+    monkeypatch.setattr(change, "check_here", lambda _: None)  # the fake engine has no models
     monkeypatch.setattr(llamacpp, "ENGINE", engine)
     monkeypatch.setattr(up_module, "fetch", lambda *_: None)
     bench = Bench(tmp_path, engine, free_port)

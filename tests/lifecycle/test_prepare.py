@@ -37,7 +37,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Release:
 
 
 def test_an_image_that_is_gone_is_named(made: Release) -> None:
-    with pytest.raises(MachineFault, match="the image .* is not here any more") as caught:
+    with pytest.raises(MachineFault, match=r"the image .* is not here any more") as caught:
         check_here(made)
     assert caught.value.fix == "spark-spec up draft-target gets it"
 

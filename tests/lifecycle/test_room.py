@@ -107,6 +107,16 @@ def test_what_the_catalog_knows_is_enough_to_refuse_before_anything_is_fetched(
     room.check_ahead(resolved.stack, resolved.machine.paths, ON_GPU, ())
 
 
+def test_what_is_not_known_is_said_and_not_refused(here: Here, memory: Any) -> None:
+    memory(120, 120)
+    stack, paths = here()
+    hub_cache.make(paths.hub, "nvidia/gpt-oss-120b-Eagle3-long-context",
+                   config={**hub_cache.EAGLE3_HEAD, "kv_lora_rank": 512})  # fmt: skip
+    talk = Talked()
+    room.make_room(stack, paths, ON_GPU, (), talk)
+    assert any("draft's KV cache takes is not known" in line for line in talk.lines)
+
+
 def test_a_running_stack_s_memory_counts_where_it_stops_for_the_new_one(here: Here, memory: Any) -> None:
     memory(40, 40)
     stack, paths = here()
