@@ -18,6 +18,12 @@ from tests.images.conftest import Docker, Ear
 AMD = "linux/amd64"
 
 
+@pytest.fixture(autouse=True)
+def no_base(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No image is looked at: the bases here are names."""
+    monkeypatch.setattr(module, "find", lambda _: None)
+
+
 @pytest.fixture
 def no_pip(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stand in for pip's download: a wheel of two files."""
