@@ -61,6 +61,10 @@ def judge(stack: Stack, paths: Paths, machine: Machine, leaving: Stacks, talk: T
         talk.say(f"warning: {warning}")
     if _shares_memory(stack, machine):
         check_room(stack, models, found)
+        if found.unknown:
+            talk.say(
+                f"warning: how much {' and '.join(found.unknown)} takes is not known; the rest fits into memory"
+            )
     return found, models
 
 
@@ -68,7 +72,7 @@ def make_room(stack: Stack, paths: Paths, machine: Machine, leaving: Stacks, tal
     """The same; and where a GPU's memory would be short of what the models' files have of the page cache, that is
     given back: a driver does not take it by itself. Raises as `judge`."""
     found, models = judge(stack, paths, machine, leaving, talk)
-    if not _shares_memory(stack, machine) or found.needs <= found.memory.free:
+    if not _shares_memory(stack, machine) or found.needs <= found.memory.free + found.freed:
         return
     files = [file for model in (models.target, models.draft) if model for file in weight_files(model)]
     if cached := sum(cached_bytes(file) or 0 for file in files):

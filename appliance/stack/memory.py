@@ -183,7 +183,17 @@ def _caches(
     for name, model in of:
         size = cache_bytes(model.config, tokens, sequences, element)
         why = f"{tokens:,} tokens ({said})"
-        yield Part(name, size, why if size is not None else f"{why}; its config is not here, or does not say")
+        if size is None:
+            why += "; its config is not here, or does not say"
+        elif (more := _in_full(model.config, tokens, element)) > size:
+            why += f"; {more / 1e9:.1f} GB where its sliding layers keep all of them"
+        yield Part(name, size, why)
+
+
+def _in_full(config: Config | None, tokens: int, element: float) -> int:
+    """Bytes of a cache whose sliding layers keep more than their window, as some engines have it."""
+    whole = config.model_copy(update={"window": None}) if config else None
+    return cache_bytes(whole, tokens, 1, element) or 0
 
 
 def _taken(cap: Cap, fixed: tuple[Part, ...], memory: Memory, room: int) -> int | None:
@@ -204,19 +214,12 @@ def _taken(cap: Cap, fixed: tuple[Part, ...], memory: Memory, room: int) -> int 
 
 
 def _notes(stack: Stack, models: Models, cap: Cap, caches: tuple[Part, ...]) -> Iterator[str]:
-    config, asked = models.target.config, stack.serve.max_seq_len
-    element = element_of(cap, config)
-    if config and cap.kind == "tokens":
-        whole = config.model_copy(update={"window": None})
-        sequences, tokens = stack.serve.max_batch_size, int(cap.amount)
-        most, least = (cache_bytes(one, tokens, sequences, element) for one in (whole, config))
-        if most and least and most > least:
-            more = f"{(most - least) / 1e9:.1f} GB more"
-            yield f"an engine that keeps all tokens in its sliding layers too takes {more}"
-    elif asked and (taken := caches[0].bytes) is not None:
-        needed = cache_bytes(config, asked, 1, element)
-        if needed and needed > taken:
-            yield (
-                f"one request of {asked:,} tokens needs {needed / 1e9:.1f} GB of KV cache, and {cap.setting} leaves "
-                f"{taken / 1e9:.1f} GB: the engine may not start so, or cuts it short"
-            )
+    asked, taken = stack.serve.max_seq_len, caches[0].bytes
+    if cap.kind == "tokens" or asked is None or taken is None:
+        return
+    needed = cache_bytes(models.target.config, asked, 1, element_of(cap, models.target.config))
+    if needed and needed > taken:
+        yield (
+            f"one request of {asked:,} tokens needs {needed / 1e9:.1f} GB of KV cache, and {cap.setting} leaves "
+            f"{taken / 1e9:.1f} GB: the engine may not start so, or cuts it short"
+        )

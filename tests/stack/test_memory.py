@@ -4,12 +4,26 @@ import pytest
 
 from appliance.catalog.entries import load_entry
 from appliance.catalog.stack import Stack
+from appliance.engines.kv_cache import TRTLLM_FRACTION, VLLM_UTILIZATION
 from appliance.machine.memory import Memory
 from appliance.stack import remedy
-from appliance.stack.memory import Budget, Model, Models, budget, cache_bytes, pair_cache_bytes
+from appliance.stack.fit import PADDING, SAME_FAMILY
+from appliance.stack.memory import (
+    CPU_PROCESS,
+    GPU_PROCESS,
+    LAYER_NUMBERS,
+    RESERVE_SHARE,
+    Budget,
+    Model,
+    Models,
+    budget,
+    cache_bytes,
+    pair_cache_bytes,
+)
 from appliance.stack.resolve import resolve
 from tests.checkpoint.made import GIB, checkpoint, model
 from tests.fakes.hub_cache import EAGLE3_HEAD, GPT_OSS_120B, LLAMA_31_8B_FP4, LLAMA_33_70B_FP4
+from tests.pages import read
 
 SPARK = Memory(total=128_500_000_000, available=120_000_000_000, free=110_000_000_000)
 GPT_OSS_BYTES, HEAD_BYTES = 65_283_502_899, 431_000_000
@@ -169,9 +183,13 @@ def test_what_stops_for_it_gives_its_memory_back_but_no_more_than_there_is() -> 
     assert budget(stack("eagle3"), gpt_oss(), tight, freed=10**15).room == SPARK.total
 
 
-def test_notes_say_what_the_numbers_leave_open() -> None:
-    (note,) = budget(stack("eagle3"), gpt_oss(), SPARK).notes
-    assert "sliding layers" in note and "1.4 GB more" in note
+def test_what_the_numbers_leave_open_is_said() -> None:
+    found = budget(stack("eagle3"), gpt_oss(), SPARK)
+    told = next(part for part in found.parts if part.name == "KV cache")
+    assert (
+        told.bytes == 36 * 1024 * (36_864 + 128) and "2.7 GB where its sliding layers keep all" in told.source
+    )
+    assert found.notes == ()
     (note,) = budget(stack("eagle3-vllm", "vllm.kv_cache_memory_bytes=1000000"), gpt_oss(), SPARK).notes
     assert "one request of 32,768 tokens needs 1.2 GB" in note
 
@@ -251,3 +269,18 @@ def test_the_embedded_engine_s_context_is_its_cache() -> None:
     (proposed,) = remedy.settings(wide, pair, found)
     assert proposed.startswith("serve.max_seq_len=")
     assert budget(stack("demo", "serve.max_batch_size=16", proposed), pair, there).fits is True
+
+
+def test_the_page_has_the_numbers_of_the_formulas() -> None:
+    page = " ".join(read("docs/planning.md").split())
+    hidden, inner = LAYER_NUMBERS
+    for text in (
+        f"{GPU_PROCESS // GIB} GiB + 2 x tokens read at a time x ({hidden} x hidden + {inner} x intermediate",
+        f"For llama.cpp {CPU_PROCESS / GIB} GiB",
+        f"1/{RESERVE_SHARE} of all memory",
+        f"`free_gpu_memory_fraction` ({TRTLLM_FRACTION})",
+        f"`gpu_memory_utilization` ({VLLM_UTILIZATION})",
+        f"up to {PADDING} longer or shorter",
+    ):
+        assert text in page, text
+    assert SAME_FAMILY == 0.9 and "less than nine tenths" in page
