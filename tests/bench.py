@@ -17,6 +17,7 @@ from pathlib import Path
 from appliance.client.client import Client
 from appliance.lifecycle.managed import answers
 from appliance.machine.docker import probe_docker
+from tests import bench_models
 
 SPEC = [sys.executable, "-m", "appliance"]
 SCRIPT = [str(Path(sys.executable).parent / "spark-spec")]
@@ -132,6 +133,7 @@ def main() -> None:
         f"{platform.machine()}, {model}, {os.cpu_count()} cores, docker {docker.server_version or docker.state}"
     )
     help_ratio()
+    bench_models.measure(report)
     peak = peak_memory(*SPEC, "up", "demo")
     report("memory of the launcher during up", f"{peak / 1e6:.0f} MB", "< 80 MB")
     port_cost()

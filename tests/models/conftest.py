@@ -13,6 +13,7 @@ import pytest
 
 from appliance.catalog.entries import Entry, HubSource, WheelSource
 from appliance.catalog.stack import Paths
+from appliance.models import hub_client
 from tests.fakes.hub_server import REVISION, Hub, Repo, serve
 
 MEMBER = "tiny_model/Tiny.Q4_1.gguf"
@@ -128,6 +129,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
     """A hub with one model, of which it holds three copies; nobody is logged in."""
     from huggingface_hub import constants
 
+    hub_client.failures()  # the library is set up, so that a test can change what we set
     monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "no-login"))
     for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HF_HUB_OFFLINE", "HF_HUB_CACHE", "HF_HOME"):
         monkeypatch.delenv(name, raising=False)
