@@ -159,10 +159,13 @@ def test_half_files_are_removed_and_told_but_not_those_of_a_program_at_work(
     )
     for part in (dead, older, alive):
         part.write_bytes(b"x" * 1_000_000)
+    removed = tmp_path / f".{FOLDER}.removed-1"  # of a `models rm` that was killed
+    removed.mkdir()
     with (locks / f"{'c' * 64}.lock").open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         pull(source_of(), tmp_path, told.say, told.progress)
     assert (dead.exists(), older.exists(), alive.exists()) == (False, False, True)
+    assert not removed.exists()
     assert "removed 2.0 MB" in told.text and "begins anew" in told.text
     assert f"{alive.name} is left to it" in told.text
 
