@@ -52,7 +52,9 @@ def sweep(folder: Path, say: Say) -> None:
     """Remove the half files of downloads that were killed, and say how many bytes they were. The library begins each
     file anew, so they are of no use. One that another program is writing (it holds the library's lock of that
     file) is left alone."""
-    for removed in folder.parent.glob(f".{glob.escape(folder.name)}.removed-*"):  # by a removal that was killed
+    for removed in folder.parent.glob(
+        f".{glob.escape(folder.name)}.removed-*"
+    ):  # by a removal that was killed
         shutil.rmtree(removed, ignore_errors=True)
     locks = folder.parent / ".locks" / folder.name
     gone = 0
