@@ -104,8 +104,10 @@ def _start_new(resolved: Resolved, wanted: Wanted, stack: Managed, *, reachable:
     leaving = (stack, *([other] if other else [])) if reachable else ()
     check_ahead(resolved.stack, paths, machine, leaving)
     fetch(resolved, rendered, stack.talk)
-    # What was fetched just now has a revision that the release keeps.
-    rendered = render(resolved.stack, replace(machine, revisions=revisions(resolved)), wanted.name)
+    if (
+        now := revisions(resolved)
+    ) != machine.revisions:  # the release keeps that of what was fetched just now
+        rendered = render(resolved.stack, replace(machine, revisions=now), wanted.name)
     make_room(resolved.stack, paths, machine, leaving, stack.talk)
     release = publish(stack, rendered)
     if not reachable:
