@@ -14,7 +14,7 @@ from appliance.images.base import obtain
 from appliance.images.build import build
 from appliance.images.ensure import ensure
 from appliance.images.local import ImageInfo, find
-from appliance.images.versions import base_image, own, versions
+from appliance.images.versions import ImageName, base_image, own, versions
 from appliance.machine.docker import require_docker
 from appliance.machine.facts import platform
 from tests.images.conftest import Ear
@@ -62,16 +62,14 @@ def test_the_image_says_what_it_is(image: ImageInfo) -> None:
     assert config["Entrypoint"] == ["python3", "-m", "appliance.supervise"]
     assert config["Healthcheck"]["Test"][1:4] == ["python3", "-m", "appliance.supervise.healthcheck"]
     assert labels["spark-spec.image"] == "serve-llamacpp"
-    assert labels["org.opencontainers.image.base.name"] in {
-        versions().bases["bookworm"].local,
-        versions().bases["bookworm"].pinned(),
-    }
+    base = base_image(versions().bases["bookworm"], "1")
+    assert labels["org.opencontainers.image.base.name"] in {base.local, base.public}
     assert {f"org.opencontainers.image.{name}" for name in ("title", "version", "licenses")} < set(labels)
     assert image.platform == platform()
 
 
 def test_a_second_ensure_finds_it_and_does_nothing(image: ImageInfo, ear: Ear) -> None:
-    again = ensure(image.reference, platform(), None, ear)
+    again = ensure(ImageName(image.reference), platform(), None, ear)
     assert (again.id, again.origin) == (image.id, "local")
     assert not ear.said and not ear.commands
 
@@ -90,7 +88,7 @@ def test_an_image_of_another_architecture_under_a_right_name_is_refused(ear: Ear
     name = f"{TEST}:other"
     _docker("import", "--platform", OTHER[platform()], "-", name, given=_tiny_tar())
     with pytest.raises(MachineFault) as caught:
-        ensure(name, platform(), None, ear)
+        ensure(ImageName(name), platform(), None, ear)
     assert OTHER[platform()] in caught.value.why and f"docker rmi {name}" in caught.value.fix
 
 
@@ -118,7 +116,7 @@ def test_a_base_that_lacks_the_openmp_library_gets_it(ear: Ear) -> None:
 
 def test_a_registry_that_is_not_there_is_said(ear: Ear) -> None:
     with pytest.raises(FetchFault) as caught:
-        ensure("127.0.0.1:9/vendor/engine:1", platform(), None, ear)
+        ensure(ImageName("127.0.0.1:9/vendor/engine:1"), platform(), None, ear)
     assert "127.0.0.1:9" in caught.value.why
 
 
