@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from appliance import engines
 from appliance.core.errors import ConfigFault, EngineDied, MachineFault, NoProgress, NotGoodEnough
 from appliance.core.talk import Talk
 from appliance.health.state import classify
@@ -13,14 +14,13 @@ from appliance.lifecycle.baseline import clear
 from appliance.lifecycle.managed import Managed
 from appliance.lifecycle.port import clear_port
 from appliance.lifecycle.prepare import check_local, fetch, machine_for, publish, revisions
-from appliance.lifecycle.room import check_ahead, make_room
 from appliance.lifecycle.swap import swap
 from appliance.machine.docker import DockerState, probe_docker
 from appliance.runtime.base import Observed
 from appliance.runtime.choose import Wish, choose
 from appliance.stack.check import check
 from appliance.stack.release import Release, StackFolder
-from appliance.stack.render import render
+from appliance.stack.render import Rendered, render
 from appliance.stack.resolve import Resolved
 from appliance.supervise import status
 
@@ -102,13 +102,20 @@ def _start_new(resolved: Resolved, wanted: Wanted, stack: Managed, *, reachable:
     check_local(resolved, rendered)
     other = clear_port(resolved.stack.serve.port, stack, replace=wanted.replace, talk=stack.talk)
     leaving = (stack, *([other] if other else [])) if reachable else ()
-    check_ahead(resolved.stack, paths, machine, leaving)
+    on_gpu = engines.get(resolved.stack.engine.name).gpu
+    if on_gpu:
+        from appliance.lifecycle.room import check_ahead
+
+        check_ahead(resolved.stack, paths, machine, leaving)
     fetch(resolved, rendered, stack.talk)
     if (
         now := revisions(resolved)
     ) != machine.revisions:  # the release keeps that of what was fetched just now
         rendered = render(resolved.stack, replace(machine, revisions=now), wanted.name)
-    make_room(resolved.stack, paths, machine, leaving, stack.talk)
+    if on_gpu or not _seen_good(stack, rendered):  # reading the headers of what ran well would only cost time
+        from appliance.lifecycle.room import make_room
+
+        make_room(resolved.stack, paths, machine, leaving, stack.talk)
     release = publish(stack, rendered)
     if not reachable:
         stack.abandon()
@@ -116,6 +123,15 @@ def _start_new(resolved: Resolved, wanted: Wanted, stack: Managed, *, reachable:
         if other is not None:
             held.enter_context(other.folder.lock())
         return swap(stack, release, other, lambda: _prove(stack, release, wanted, adopted=False))
+
+
+def _seen_good(stack: Managed, rendered: Rendered) -> bool:
+    """Whether this very content has served before."""
+    try:
+        known = stack.folder.published(rendered.digest)
+        return known is not None and known.number in stack.folder.state().good
+    except ConfigFault:
+        return False
 
 
 def _alive(stack: Managed) -> bool:
