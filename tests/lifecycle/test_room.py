@@ -184,7 +184,8 @@ def refuse(*_: object) -> None:
 
 
 def test_up_asks_before_it_fetches(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(up_module, "check_ahead", refuse)
+    monkeypatch.setattr(bench.engine, "gpu", True)
+    monkeypatch.setattr(room, "check_ahead", refuse)
     monkeypatch.setattr(up_module, "fetch", lambda *_: pytest.fail("it fetched"))
     with pytest.raises(MachineFault):
         bench.up()
@@ -192,8 +193,22 @@ def test_up_asks_before_it_fetches(bench: Bench, monkeypatch: pytest.MonkeyPatch
 
 def test_a_refusal_leaves_what_runs_alone(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     before = bench.up().observed.where
-    monkeypatch.setattr(up_module, "make_room", refuse)
+    monkeypatch.setattr(room, "make_room", refuse)
     with pytest.raises(MachineFault):
         bench.up("--load-lines", "1")
     assert bench.stack().health().state == "ready"
     assert bench.stack().observe().where == before
+
+
+def test_what_served_before_is_not_looked_through_again_without_a_gpu(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.up()
+    bench.stack().stop()
+    monkeypatch.setattr(room, "make_room", refuse)
+    bench.up()
+    bench.stack().stop()
+    monkeypatch.setattr(bench.engine, "gpu", True)
+    monkeypatch.setattr(room, "check_ahead", lambda *_: None)
+    with pytest.raises(MachineFault):
+        bench.up()
