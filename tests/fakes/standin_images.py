@@ -7,6 +7,7 @@ import hashlib
 import json
 import shutil
 import subprocess
+import sys
 import sysconfig
 import tempfile
 from pathlib import Path
@@ -18,7 +19,6 @@ HERE = Path(__file__).resolve().parent / "standin"
 MODELS = Path.home() / ".cache" / "spark-spec" / "models" / "SmolLM2-135M-Instruct"
 REPOSITORY = "spark-spec-standin"
 BASE = "spark-spec/base:bookworm"
-LLAMA = "spark-spec/serve-llamacpp"
 LABEL = "standin.content"
 JUDGE = ("attr", "attrs", "click", "jsonschema", "jsonschema_specifications", "referencing", "rpds", "yaml")
 JUDGE_FILES = ("typing_extensions.py",)
@@ -104,11 +104,14 @@ def _lay_out(engine: str, context: Path) -> None:
 
 
 def _llama() -> str:
-    """The newest of the appliance's llama.cpp images."""
-    found = _docker("image", "ls", "--format", "{{.Repository}}:{{.Tag}}", LLAMA).split()
-    if not found:
-        raise FileNotFoundError(f"no image {LLAMA}: `spark-spec images build serve-llamacpp` makes it")
-    return found[0]
+    """The appliance's llama.cpp image, built where it is not here; it brings the base with it."""
+    made = subprocess.run(
+        [sys.executable, "-m", "appliance", "images", "build", "demo"],
+        capture_output=True, text=True, check=False, timeout=BUILD_S,
+    )  # fmt: skip
+    if made.returncode:
+        raise RuntimeError(made.stderr)
+    return made.stdout.strip()
 
 
 def _build(reference: str, dockerfile: Path, context: Path, content: str, arguments: dict[str, str]) -> None:
