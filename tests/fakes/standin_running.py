@@ -167,22 +167,30 @@ def looks(running: Running, path: str) -> list[str]:
     seen: list[str] = []
     end = time.monotonic() + START_S
     while time.monotonic() < end and running.process.poll() is None:
-        try:
-            look = str(running.ask(path)[0])
-        except ConnectionRefusedError:
-            look = "refused"
-        except (OSError, http.client.HTTPException):
-            look = "reset"
+        ready = _is_ready(running)  # asked first: what is seen after it is that of a ready one
+        look = _look(running, path)
         if seen[-1:] != [look]:
             seen.append(look)
-        if (
-            look != "refused" and running.ask("/standin")[1]["ready"]
-            if look not in ("refused", "reset")
-            else False
-        ):
+        if ready:
             return seen
         time.sleep(0.02)
     pytest.fail(f"not ready, seen {seen}:\n{running.log.read_text()}")
+
+
+def _look(running: Running, path: str) -> str:
+    try:
+        return str(running.ask(path)[0])
+    except ConnectionRefusedError:
+        return "refused"
+    except (OSError, http.client.HTTPException):
+        return "reset"
+
+
+def _is_ready(running: Running) -> bool:
+    try:
+        return bool(running.ask("/standin")[1]["ready"])
+    except (OSError, http.client.HTTPException, TypeError, KeyError, ValueError):
+        return False
 
 
 def end(running: Running) -> int:
