@@ -248,10 +248,16 @@ def merge(layers: Iterable[Layer]) -> dict[str, Value]:
     layers set inside it or above it."""
     merged: dict[str, Value] = {}
     for layer in layers:
-        gone = [old for old in merged for new in layer
-                if old.startswith(new + ".") or new.startswith(old + ".")]  # fmt: skip
+        above = {section for key in layer for section in _sections_of(key)}
+        gone = {old for old in merged if old in above or not layer.keys().isdisjoint(_sections_of(old))}
         merged = {key: value for key, value in merged.items() if key not in gone} | dict(layer)
     return merged
+
+
+def _sections_of(key: str) -> list[str]:
+    """The dotted keys above a dotted key."""
+    parts = key.split(".")
+    return [".".join(parts[:count]) for count in range(1, len(parts))]
 
 
 def tree(layer: Layer) -> dict[str, Any]:

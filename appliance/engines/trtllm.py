@@ -13,9 +13,10 @@ from appliance.core.errors import ConfigFault
 from appliance.core.template import render_yaml
 from appliance.engines import trtllm_versions as versions
 from appliance.engines.base import Death, Engine, Launch, Pair, Place
+from appliance.engines.command_line import check_owned
 from appliance.engines.container import environment
 from appliance.engines.options import around, judge
-from appliance.engines.trtllm_config import check_layers, check_owned, config
+from appliance.engines.trtllm_config import BARRED, OWNED, check_layers, check_sections, config
 from appliance.engines.trtllm_deaths import DEATHS
 from appliance.supervise.plan import CounterTable, Phase
 
@@ -60,7 +61,8 @@ class TrtLlm:
         version = versions.parse(text)
         versions.refuse_bad(text, version, stack, pair)
         options, speculates = stack.trtllm, stack.draft.method != "none"
-        check_owned(options)
+        check_owned(self.name, options, OWNED, BARRED)
+        check_sections(options)
         _check_cache(options)
         _check_graphs(options)
         check_layers(options, pair)

@@ -15,29 +15,24 @@ from appliance.engines.base import Pair, Place
 
 MOST_TOKENS = 8192  # the engine's own default of max_num_tokens
 
-# Keys of the engine's config that the stack has its own words for; None: nobody sets them.
-OWNED: Mapping[str, str | None] = {
+# Keys of the engine's config that the stack has its own words for, and those that nobody sets, with the reason.
+OWNED: Mapping[str, str] = {
     "model": "target.model",
     "tokenizer": "target.model",
     "max_batch_size": "serve.max_batch_size",
     "max_seq_len": "serve.max_seq_len",
-    "enable_iter_perf_stats": None,
-    "internal_request_auth_key": None,
-    "telemetry_config": None,
-    "backend": None,
     "speculative_config.decoding_type": "draft.method",
     "speculative_config.max_draft_len": "draft.k",
+    "speculative_config.max_total_draft_tokens": "draft.k",
     "speculative_config.speculative_model_dir": "draft.model",
     "speculative_config.speculative_model": "draft.model",
-    "speculative_config.max_total_draft_tokens": "draft.k",
-    "speculative_config.draft_len_schedule": None,
 }
-WHY_NOBODY = {
+BARRED: Mapping[str, str] = {
     "enable_iter_perf_stats": "acceptance is counted by it",
     "internal_request_auth_key": "a secret has no place in a rendered file",
     "telemetry_config": "telemetry is off here, in every version",
-    "speculative_config.draft_len_schedule": "K would stand in two places: draft.k is the one",
     "backend": "this appliance serves with the pytorch backend",
+    "speculative_config.draft_len_schedule": "K would stand in two places: draft.k is the one",
 }
 
 
@@ -78,17 +73,8 @@ def head_layers(pair: Pair) -> tuple[int, ...]:
     return head.layers.get("trtllm", ()) if head else ()
 
 
-def check_owned(options: Mapping[str, Any]) -> None:
-    """Raises ConfigFault for a key that stands for a setting of the stack: it would be said twice."""
-    for path, ours in OWNED.items():
-        if _has(options, path):
-            raise ConfigFault(
-                f"trtllm.{path} cannot be set",
-                f"it is what {ours} stands for, and each value stands in one place"
-                if ours
-                else WHY_NOBODY[path],
-                f"set {ours} instead" if ours else "leave it out",
-            )
+def check_sections(options: Mapping[str, Any]) -> None:
+    """Raises ConfigFault where a section that the stack has keys in is taken away or is none."""
     for path in ("speculative_config", "kv_cache_config"):
         if path in options and not isinstance(options[path], Mapping):
             raise ConfigFault(
@@ -117,15 +103,6 @@ def check_layers(options: Mapping[str, Any], pair: Pair) -> None:
         else "its checkpoint says which layers it reads: others crash it, or nothing it drafts is taken",
         "leave the key out: the right layers are set for this head",
     )
-
-
-def _has(options: Mapping[str, Any], path: str) -> bool:
-    tree: Any = options
-    for part in path.split("."):
-        if not isinstance(tree, Mapping) or part not in tree:
-            return False
-        tree = tree[part]
-    return True
 
 
 def _merged(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, Any]:

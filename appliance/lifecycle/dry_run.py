@@ -24,7 +24,7 @@ def dry_run(resolved: Resolved, wanted: Wanted, talk: Talk) -> dict[str, Any]:
     if running is not None:
         steps = [f"keep release {running.number:04d}, which runs already ({running.runtime})"]
         return {"name": wanted.name, "runtime": running.runtime, "steps": [*steps, *_last(wanted)]}
-    runtime = choose(wanted.runtime, talk)
+    runtime = choose(wanted.runtime, talk, wanted.look)
     for warning in check(resolved.stack):
         talk.say(f"warning: {warning}")
     machine = machine_for(resolved, runtime)

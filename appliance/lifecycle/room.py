@@ -13,7 +13,7 @@ from appliance.lifecycle.managed import Managed
 from appliance.machine.facts import Machine
 from appliance.machine.memory import cached_bytes, give_back, read_memory
 from appliance.models.bring import path_of
-from appliance.models.hub import main_revision
+from appliance.models.hub import WEIGHTS, main_revision
 from appliance.stack import remedy
 from appliance.stack.fit import check_fit
 from appliance.stack.memory import RESERVE, Budget, Model, Models, budget
@@ -123,7 +123,7 @@ def weight_files(model: Model) -> list[Path]:
     if model.checkpoint is None:
         return []
     path = model.checkpoint.path
-    return [path] if path.is_file() else [*path.glob("*.safetensors"), *path.glob("*.bin")]
+    return [path] if path.is_file() else [file for pattern in WEIGHTS for file in path.glob(pattern)]
 
 
 def _files_of(entry: Entry, paths: Paths) -> Path:

@@ -18,7 +18,7 @@ from appliance.core.errors import ConfigFault
 from appliance.engines import trtllm_versions as versions
 from appliance.engines.base import Launch, Pair
 from appliance.engines.trtllm import CONFIG, ENGINE
-from appliance.engines.trtllm_config import OWNED
+from appliance.engines.trtllm_config import BARRED, OWNED
 from appliance.stack.check import check, pair_of
 from appliance.stack.render import render
 from appliance.stack.resolve import resolve
@@ -286,7 +286,7 @@ def test_no_value_of_the_config_is_on_the_command_line_too(preset: str) -> None:
     assert words[-2:] == ["--extra_llm_api_options", f"/etc/spark-spec/{CONFIG}"]
 
 
-@pytest.mark.parametrize(("path", "ours"), OWNED.items())
+@pytest.mark.parametrize(("path", "ours"), [*OWNED.items(), *dict.fromkeys(BARRED).items()])
 def test_what_the_stack_says_itself_is_refused_in_the_section(path: str, ours: str | None) -> None:
     fault = refused("eagle3", f"trtllm.{path}=1")
     assert fault.what == f"trtllm.{path} cannot be set"
