@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 SPEC := $(BIN)/spark-spec
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-hub-versions lint format bench up down docker-engine golden
+.PHONY: help setup demo test test-hub-versions lint format bench up down docker-engine golden lock-requirements
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -55,6 +55,10 @@ format: setup ## put the code into the house's format
 
 golden: setup ## write the checked-in stacks and reference files anew, after a change that was meant
 	$(BIN)/python -m tests.golden
+
+lock-requirements: setup ## lock the wheels of our images anew, from their requirements.in
+	$(BIN)/python -m pip install --quiet 'uv>=0.9,<1'
+	$(BIN)/python images/lock_requirements.py
 
 bench: setup ## figures of this machine, as ratios of one run
 	$(BIN)/python -m tests.bench

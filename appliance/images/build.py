@@ -1,26 +1,30 @@
-"""Build an image of ours: wheels and program are laid out on the host, so that the build needs no network."""
+"""Build an image of ours, as docker-bake.hcl says; all that it reads is laid out on the host before."""
 
-import hashlib
-import importlib.util
 import os
 import re
 import shlex
 import shutil
-import sys
 import tempfile
-import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
 import appliance
-from appliance.core.errors import FetchFault, MachineFault, Mismatch
+from appliance.core.errors import FetchFault, MachineFault
 from appliance.core.talk import Talk
 from appliance.images.local import BASE_LABEL, find
-from appliance.images.versions import WheelFile, dockerfile, program, versions
+from appliance.images.versions import (
+    bake_file,
+    dockerfile,
+    extra_files,
+    program,
+    requirements,
+    versions,
+)
+from appliance.images.wheels import install
 from appliance.machine.command import CommandFailed, run
 
-PIP_QUIET_S = 900.0
 BUILD_QUIET_S = 400.0
+CA = "ca.crt"
 CA_BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
 NETWORK = re.compile(
     r"temporary failure|could not resolve|no such host|(unable|failed) to fetch|i/o timeout"
@@ -35,23 +39,17 @@ EXCERPT = re.compile(
 def build(image: str, reference: str, base: str, platform: str, talk: Talk) -> None:
     """Build an image of ours on a base that is here. Nothing half-made stays, whatever happens.
 
-    Raises FetchFault (a wheel or package cannot be had), Mismatch (it is not the wheel known), MachineFault.
+    Raises FetchFault (a wheel or package cannot be had), Mismatch (a wheel is not the locked one), MachineFault.
     """
-    with tempfile.TemporaryDirectory(prefix="spark-spec-build-") as folder:
-        context = Path(folder) / "context"
-        lay_out(image, platform, context, talk)
-        argv = build_argv(
-            image,
-            reference,
-            base=base,
-            base_id=_id(base),
-            platform=platform,
-            context=context,
-            builder=_builder(),
-        )
-        talk.command(shlex.join(argv))
+    with tempfile.TemporaryDirectory(prefix="spark-spec-build-") as name:
+        folder = Path(name)
+        lay_out(image, platform, folder, talk)
+        argv = build_argv(image, reference, base, base_id=_id(base), platform=platform, builder=_builder())
+        if (folder / CA).exists():
+            argv += ["--set", f"{image}.secrets=id=ca,src={CA}"]
+        talk.command(f"cd {shlex.quote(name)} && {shlex.join(argv)}")
         try:
-            run(argv, quiet_s=BUILD_QUIET_S, each=lambda line: _phase(line, talk))
+            run(argv, quiet_s=BUILD_QUIET_S, each=lambda line: _phase(line, talk), cwd=folder)
         except CommandFailed as error:
             words = _last_words(error.tail)
             fault = FetchFault if NETWORK.search(words) else MachineFault
@@ -61,16 +59,22 @@ def build(image: str, reference: str, base: str, platform: str, talk: Talk) -> N
 
 
 def build_argv(
-    image: str, reference: str, *, base: str, base_id: str, platform: str, context: Path, builder: str
+    image: str, reference: str, base: str, *, base_id: str, platform: str, builder: str
 ) -> list[str]:
-    """The build command. The host's CA bundle goes in as a secret: it leaves no trace in the image."""
+    """The build command, to be run in the folder that `lay_out` wrote."""
+    labels = {
+        "org.opencontainers.image.version": appliance.__version__,
+        "org.opencontainers.image.base.name": base,
+        BASE_LABEL: base_id,
+    }
+    if "@sha256:" in base:
+        labels["org.opencontainers.image.base.digest"] = base.partition("@")[2]
     return [
-        *("docker", "buildx", "build", "--builder", builder, "--load", "--progress", "plain"),
-        *("--provenance", "false", "--platform", platform, "--tag", reference),
-        *("--label", f"{BASE_LABEL}={base_id}"),
-        *("--build-arg", f"BASE={base}", "--build-arg", f"VERSION={appliance.__version__}"),
-        *(("--secret", f"id=ca,src={bundle}") if (bundle := ca_bundle()) else ()),
-        *("--file", str(dockerfile(image)), str(context)),
+        *("docker", "buildx", "bake", "--builder", builder, "--file", "docker-bake.hcl"),
+        *("--progress", "plain", image),
+        *("--set", f"{image}.tags={reference}", "--set", f"{image}.platform={platform}"),
+        *("--set", f"{image}.args.BASE={base}"),
+        *(word for key, value in labels.items() for word in ("--set", f"{image}.labels.{key}={value}")),
     ]
 
 
@@ -85,79 +89,47 @@ def ca_bundle() -> str | None:
     return next((name for name in names if name and Path(name).is_file()), None)
 
 
-def lay_out(image: str, platform: str, context: Path, talk: Talk) -> None:
-    """Write an image's build context: site/ (wheels, unpacked), program/ (files of this package), state/ (empty).
+def lay_out(image: str, platform: str, folder: Path, talk: Talk) -> None:
+    """Write the folder that an image is built in: docker-bake.hcl, the host's certificates, and its context/.
 
-    Modes and times are the same wherever it is built. Raises as `build` does.
+    The context has the Dockerfile, site/ (wheels, installed), program/ (files of this package), files/ (others of the
+    image's folder) and state/ (empty). Modes and times are the same wherever it is written. What builds is not let
+    out of this folder by newer versions of buildx, so all it reads lies in it. Raises as `build` does.
     """
-    made_of = versions().images[image]
-    site = context / "site"
-    site.mkdir(parents=True)
-    (context / "state" / "spark-spec").mkdir(parents=True)
-    for name in made_of.wheels:
-        wheel = versions().wheels[name]
-        if platform not in wheel.files:
-            raise MachineFault(
-                f"the image {image} cannot be built for {platform}",
-                f"there is no {name} wheel for it",
-                f"choose one of: {', '.join(wheel.files)}",
-            )
-        python = versions().bases[made_of.base].python
-        assert python is not None, f"{image} has wheels, so its base must say for which Python"
-        with tempfile.TemporaryDirectory(dir=context.parent) as folder:
-            fetched = fetch_wheel(
-                f"{name}=={wheel.version}", wheel.files[platform], python, Path(folder), talk
-            )
-            with zipfile.ZipFile(fetched) as archive:
-                archive.extractall(site)
-    for source, place in program(image):
+    context = folder / "context"
+    for part in ("site", "program", "files", "state/spark-spec"):
+        (context / part).mkdir(parents=True)
+    shutil.copyfile(bake_file(), folder / "docker-bake.hcl")
+    shutil.copyfile(dockerfile(image), context / "Dockerfile")
+    if bundle := ca_bundle():
+        shutil.copyfile(bundle, folder / CA)
+    _wheels(image, platform, context / "site", talk)
+    for place, source in program(image):
         target = context / "program" / place
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, target)
+    for source in extra_files(image):
+        shutil.copyfile(source, context / "files" / source.name)
     for path in [context, *context.rglob("*")]:
         path.chmod(0o755 if path.is_dir() else 0o644)
         os.utime(path, (0, 0))
 
 
-def fetch_wheel(pin: str, file: WheelFile, python: str, folder: Path, talk: Talk) -> Path:
-    """Download one wheel of a platform with pip, as pip is set up on this host. Raises as `build` does."""
-    if importlib.util.find_spec("pip") is None:
+def _wheels(image: str, platform: str, site: Path, talk: Talk) -> None:
+    """What an image locks, installed into `site`. Raises MachineFault where it is locked for other platforms only."""
+    locked, made_of = requirements(image), versions().images[image]
+    if locked is None:
+        return
+    if platform not in made_of.fetch:
         raise MachineFault(
-            f"{pin} cannot be fetched", f"{sys.executable} has no pip", f"{sys.executable} -m ensurepip"
+            f"the image {image} cannot be built for {platform}",
+            f"its wheels are locked for {', '.join(made_of.fetch)} only",
+            "build it for one of these: --platform",
         )
-    argv = [
-        *(
-            sys.executable,
-            "-m",
-            "pip",
-            "download",
-            "--disable-pip-version-check",
-            "--no-input",
-            "--progress-bar",
-            "off",
-        ),
-        *("--no-deps", "--only-binary=:all:", "--platform", file.tag, "--python-version", python),
-        *("--dest", str(folder), pin),
-    ]
-    talk.say(f"fetching {pin} for {file.tag} ({file.bytes / 1e6:.0f} MB)")
-    talk.command(shlex.join(argv))
-    try:
-        run(argv, quiet_s=PIP_QUIET_S, each=lambda line: _downloading(line, talk))
-    except CommandFailed as error:
-        raise FetchFault(
-            f"{pin} could not be fetched",
-            f"{error.reason}:\n{error.words(4)}",
-            "let pip reach an index that has it (PIP_INDEX_URL, or PIP_FIND_LINKS for a folder of wheels)",
-        ) from None
-    wheel = next(folder.glob("*.whl"))
-    found = hashlib.sha256(wheel.read_bytes()).hexdigest()
-    if found != file.sha256:
-        raise Mismatch(
-            f"{wheel.name} is not the wheel it should be",
-            f"its sha256 is {found}, expected {file.sha256}",
-            "do not use it; see which index pip took it from (pip config list)",
-        )
-    return wheel
+    python = versions().bases[made_of.base].python
+    assert python is not None, f"{image} has wheels, so its base must say for which Python"
+    talk.say(f"fetching the wheels of {image} for {platform} ({made_of.fetch[platform] / 1e6:.0f} MB)")
+    install(locked, platform, python, site, talk)
 
 
 def _builder() -> str:
@@ -173,12 +145,6 @@ def _phase(line: str, talk: Talk) -> None:
     step = re.match(r"#\d+ (\[\S+ \d+/\d+\] \S+)", line)
     if step:
         talk.phase(f"building: {step[1]}")
-
-
-def _downloading(line: str, talk: Talk) -> None:
-    """Of pip's lines, the one that tells the file."""
-    if line.strip().startswith("Downloading"):
-        talk.phase(line.strip())
 
 
 def _last_words(tail: Sequence[str]) -> str:

@@ -44,11 +44,8 @@ def _stale(here: ImageInfo, wanted: ImageName) -> bool:
 
 def _cost(image: str, platform: str) -> str:
     """What a build fetches besides its base, as far as that is known; an engine's base brings all it needs."""
-    wheels = [versions().wheels[name] for name in versions().images[image].wheels]
-    fetched = sum(wheel.files[platform].bytes for wheel in wheels if platform in wheel.files)
-    if not fetched:
-        return ""
-    return f" ({fetched / 1e6:.0f} MB to fetch besides its base, about 250 MB on disk, about a minute)"
+    fetched = versions().images[image].fetch.get(platform)
+    return f" ({fetched / 1e6:.0f} MB to fetch besides its base)" if fetched else ""
 
 
 def _from_registry(remote: str, reference: str, platform: str, talk: Talk) -> bool:

@@ -12,14 +12,11 @@ from pydantic import Field, ValidationError
 
 import appliance
 from appliance.catalog.stack import Strict
-from appliance.core.errors import ConfigFault
+from appliance.core.errors import ConfigFault, UsageFault
 from appliance.core.paths import PACKAGE, data
 
 NAMESPACE = "spark-spec"
-Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Platform = Annotated[str, Field(pattern=r"^linux/(amd64|arm64)$")]
-
-
 Digest = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
 
 
@@ -56,26 +53,16 @@ def base_image(base: Base, version: str, named: str | None = None) -> BaseImage:
     return BaseImage(base.local, f"{base.public}:{tag}" + (f"@{digest}" if digest else ""), short)
 
 
-class WheelFile(Strict):
-    """One platform's wheel; `tag` is pip's name of the platform, `bytes` its size."""
-
-    tag: str
-    sha256: Sha256
-    bytes: Annotated[int, Field(gt=0)]
-
-
-class Wheel(Strict):
-    """A wheel that is unpacked into an image."""
-
-    version: str
-    files: dict[Platform, WheelFile]
-
-
 class Image(Strict):
-    """An image of ours: its base, its wheels, and the files of this package it holds (pattern -> folder)."""
+    """An image of ours: its base, and the files of this package it holds (pattern -> folder).
+
+    `fetch` are the bytes of the wheels that its requirements.txt locks, for each platform they are locked for;
+    `dockerfile` is the folder with its Dockerfile, where that is another image's.
+    """
 
     base: str
-    wheels: list[str]
+    dockerfile: str | None = None
+    fetch: dict[Platform, Annotated[int, Field(gt=0)]]
     program: dict[str, str]
 
 
@@ -83,7 +70,6 @@ class Versions(Strict):
     """All of images/versions.yaml."""
 
     bases: dict[str, Base]
-    wheels: dict[str, Wheel]
     images: dict[str, Image]
 
 
@@ -103,19 +89,36 @@ def load(path: Path) -> Versions:
         ) from None
 
 
-def program(image: str) -> list[tuple[Path, str]]:
-    """The package's files in an image, each with its path below /opt/spark-spec, in a stable order."""
+def program(image: str) -> list[tuple[str, Path]]:
+    """The package's files in an image: the path below /opt/spark-spec and the file, in a stable order."""
     pairs = [
-        (source, f"{folder}/{source.name}")
+        (f"{folder}/{source.name}", source)
         for pattern, folder in versions().images[image].program.items()
         for source in PACKAGE.glob(pattern)
     ]
-    return sorted(pairs, key=lambda pair: pair[1])
+    return sorted(pairs)
 
 
 def dockerfile(image: str) -> Path:
     """The Dockerfile of an image of ours."""
-    return data("images") / image / "Dockerfile"
+    return data("images") / (versions().images[image].dockerfile or image) / "Dockerfile"
+
+
+def requirements(image: str) -> Path | None:
+    """The file that locks the wheels of an image, each with its hashes; None where it has none."""
+    return data("images") / image / "requirements.txt" if versions().images[image].fetch else None
+
+
+def extra_files(image: str) -> list[Path]:
+    """The other files of an image's own folder, which its context has in files/."""
+    known = ("Dockerfile", "requirements.in", "requirements.txt")
+    folder = data("images") / image
+    return sorted(path for path in folder.glob("*") if path.is_file() and path.name not in known)
+
+
+def bake_file() -> Path:
+    """The one file that says how each image is built."""
+    return data("images") / "docker-bake.hcl"
 
 
 @dataclass(frozen=True)
@@ -134,15 +137,28 @@ def own(image: str, version: str, named_base: str | None = None) -> ImageName:
     """
     made_of = versions().images[image]
     base = base_image(versions().bases[made_of.base], version, named_base)
-    parts = [
-        ("base", json.dumps(asdict(base))),
-        ("Dockerfile", dockerfile(image).read_text(encoding="utf-8")),
-    ]
-    parts += [(name, versions().wheels[name].model_dump_json()) for name in made_of.wheels]
-    parts += [(place, source.read_text(encoding="utf-8")) for source, place in program(image)]
+    files = [("Dockerfile", dockerfile(image)), ("docker-bake.hcl", bake_file()), *program(image)]
+    files += [(path.name, path) for path in (requirements(image), *extra_files(image)) if path]
+    parts = [("base", json.dumps(asdict(base)))]
+    parts += [(name, source.read_text(encoding="utf-8")) for name, source in files]
     digest = hashlib.sha256()
     for name, content in parts:
         for text in (name.encode(), content.encode()):
             digest.update(len(text).to_bytes(8, "big") + text)
     tag = f"{appliance.__version__}-{base.short}-{digest.hexdigest()[:12]}"
     return ImageName(f"{NAMESPACE}/{image}:{tag}", image, base)
+
+
+def named(image: str, version: str | None, base: str | None) -> ImageName:
+    """An image of ours asked for by name. Raises UsageFault where it stands on an engine of an untold version, or an
+    engine's version is told of one that stands on none."""
+    engine_s = versions().bases[versions().images[image].base].tag is None
+    if engine_s and not (version or base):
+        raise UsageFault(
+            f"the image {image} stands on its engine's own image, of which the version is not told",
+            "no preset says it here",
+            f"spark-spec images build {image} --engine VERSION (as engine.version), or --base IMAGE",
+        )
+    if version and not engine_s:
+        raise UsageFault(f"the image {image} has no engine's version", f"--engine {version}", "leave it out")
+    return own(image, version or "", base)

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 
 from appliance.supervise import leash
 
@@ -40,6 +41,7 @@ def run(
     held: int | None = None,
     leash: bool = True,
     env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
 ) -> list[str]:
     """Run a command; returns its last lines, stdout and stderr together, `each` sees them as they come.
 
@@ -57,6 +59,7 @@ def run(
             start_new_session=True,
             pass_fds=() if held is None else (held,),
             env=env,
+            cwd=cwd,
         )
     except OSError as error:
         raise CommandFailed(argv, error.strerror or str(error), ()) from None

@@ -1,18 +1,14 @@
 """The context holds all a build needs; a failed or interrupted build leaves nothing half-made."""
 
-import hashlib
 import stat
-import sys
-import zipfile
 from pathlib import Path
 
 import pytest
 
-from appliance.core.errors import FetchFault, MachineFault, Mismatch, SparkSpecError
+from appliance.core.errors import FetchFault, MachineFault, SparkSpecError
 from appliance.images import build as module
-from appliance.images.build import build, build_argv, ca_bundle, fetch_wheel, lay_out
-from appliance.images.versions import WheelFile
-from appliance.machine.command import CommandFailed
+from appliance.images.build import build, build_argv, ca_bundle, lay_out
+from appliance.images.local import BASE_LABEL
 from tests.images.conftest import Docker, Ear
 
 AMD = "linux/amd64"
@@ -26,25 +22,26 @@ def no_base(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def no_pip(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stand in for pip's download: a wheel of two files."""
+    """Stand in for pip: it installs two files."""
 
-    def fetched(pin: str, file: WheelFile, python: str, folder: Path, talk: Ear) -> Path:
-        del file, python, talk
-        wheel = folder / f"{pin.partition('=')[0]}-1-py3-none-any.whl"
-        with zipfile.ZipFile(wheel, "w") as archive:
-            archive.writestr("xllamacpp/__init__.py", "")
-            archive.writestr("xllamacpp-1.dist-info/licenses/LICENSE", "MIT")
-        return wheel
+    def installed(locked: Path, platform: str, python: str, site: Path, talk: Ear) -> None:
+        del locked, platform, python, talk
+        for name, text in {
+            "xllamacpp/__init__.py": "",
+            "xllamacpp-1.dist-info/licenses/LICENSE": "MIT",
+        }.items():
+            (site / name).parent.mkdir(parents=True)
+            (site / name).write_text(text)
 
-    monkeypatch.setattr(module, "fetch_wheel", fetched)
+    monkeypatch.setattr(module, "install", installed)
 
 
 @pytest.mark.usefixtures("no_pip")
 def test_the_context_is_the_same_wherever_it_is_made(tmp_path: Path, ear: Ear) -> None:
+    lay_out("serve-llamacpp", AMD, tmp_path, ear)
     context = tmp_path / "context"
-    lay_out("serve-llamacpp", AMD, context, ear)
     files = {str(path.relative_to(context)) for path in context.rglob("*") if path.is_file()}
-    assert {"site/xllamacpp/__init__.py", "site/xllamacpp-1.dist-info/licenses/LICENSE"} < files
+    assert {"Dockerfile", "site/xllamacpp/__init__.py", "site/xllamacpp-1.dist-info/licenses/LICENSE"} < files
     assert {"program/appliance/supervise/plan.py", "program/programs/llamacpp_program.py"} < files
     assert not any(name.endswith((".whl", ".pyc")) for name in files)
     for path in context.rglob("*"):
@@ -52,30 +49,56 @@ def test_the_context_is_the_same_wherever_it_is_made(tmp_path: Path, ear: Ear) -
         assert path.stat().st_mtime == 0
 
 
-def test_a_platform_without_a_wheel_is_refused(tmp_path: Path, ear: Ear) -> None:
-    with pytest.raises(MachineFault, match="riscv"):
-        lay_out("serve-llamacpp", "linux/riscv64", tmp_path / "context", ear)
+def test_the_files_of_an_image_s_own_folder_come_along(tmp_path: Path, ear: Ear) -> None:
+    lay_out("gateway", AMD, tmp_path, ear)
+    assert [path.name for path in (tmp_path / "context" / "files").iterdir()] == ["closed.conf"]
 
 
-def test_the_build_command_is_for_the_target_and_hides_the_ca(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    bundle = tmp_path / "ca.pem"
-    bundle.touch()
-    monkeypatch.setenv("SSL_CERT_FILE", str(bundle))
+@pytest.mark.parametrize(
+    ("image", "platform"), [("serve-llamacpp", "linux/riscv64"), ("train-cpu", "linux/arm64")]
+)
+def test_a_platform_without_wheels_is_refused(image: str, platform: str, tmp_path: Path, ear: Ear) -> None:
+    with pytest.raises(MachineFault, match=platform) as caught:
+        lay_out(image, platform, tmp_path, ear)
+    assert "linux/amd64" in caught.value.why
+
+
+def test_the_build_command_is_for_the_target() -> None:
     argv = build_argv(
-        "serve-llamacpp",
-        "x:1",
-        base="b:1",
-        base_id="sha256:0",
-        platform="linux/arm64",
-        context=tmp_path,
-        builder="default",
+        "dump", "x:1", "b:1@sha256:ab", base_id="sha256:0", platform="linux/arm64", builder="default"
     )
     joined = " ".join(argv)
-    assert "--platform linux/arm64 --tag x:1" in joined and "--build-arg BASE=b:1" in joined
-    assert f"--secret id=ca,src={bundle}" in joined
-    assert argv[-1] == str(tmp_path)
+    assert joined.startswith("docker buildx bake --builder default --file docker-bake.hcl ")
+    for setting in (
+        "tags=x:1",
+        "platform=linux/arm64",
+        "args.BASE=b:1@sha256:ab",
+        f"labels.{BASE_LABEL}=sha256:0",
+    ):
+        assert f"--set dump.{setting}" in joined
+    assert "labels.org.opencontainers.image.base.digest=sha256:ab" in joined
+
+
+def test_a_base_without_a_digest_claims_none() -> None:
+    argv = build_argv("dump", "x:1", "b:1", base_id="", platform=AMD, builder="default")
+    assert "base.digest" not in " ".join(argv)
+
+
+@pytest.mark.usefixtures("no_pip")
+def test_the_host_s_certificates_are_a_secret_of_the_build(
+    docker: Docker, tmp_path: Path, ear: Ear, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundle = tmp_path / "ca.pem"
+    bundle.write_text("certificates")
+    monkeypatch.setenv("SSL_CERT_FILE", str(bundle))
+    kept = docker(
+        'cd "$OLDPWD"; [ "$1" = context ] && echo default && exit; cp ca.crt "$(dirname "$0")/seen"; '
+        'ls context > "$(dirname "$0")/context"'
+    )
+    build("serve-llamacpp", "x:1", "b:1", AMD, ear)
+    assert (kept / "seen").read_text() == "certificates"
+    assert "ca.crt" not in (kept / "context").read_text()
+    assert "--set serve-llamacpp.secrets=id=ca,src=ca.crt" in ear.commands[-1]
 
 
 def test_a_ca_bundle_that_is_not_there_is_not_passed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,7 +126,7 @@ def test_a_failed_build_tells_its_last_lines_and_leaves_nothing(
         build("serve-llamacpp", "x:1", "b:1", AMD, ear)
     assert words in caught.value.why and fix in caught.value.fix
     assert not list(contexts.iterdir())
-    assert any(line.startswith("docker buildx build") for line in ear.commands)
+    assert any(line.startswith("cd /") and " docker buildx bake " in line for line in ear.commands)
 
 
 @pytest.mark.usefixtures("no_pip")
@@ -129,53 +152,3 @@ def contexts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     monkeypatch.setattr(module.tempfile, "tempdir", str(folder))
     return folder
-
-
-def _file(sha256: str) -> WheelFile:
-    return WheelFile(tag="manylinux2014_aarch64", sha256=sha256, bytes=3)
-
-
-@pytest.fixture
-def pip(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """Stand in for the pip process: it writes a wheel of three bytes. Its argvs are kept."""
-    seen: list[list[str]] = []
-
-    def run(argv: list[str], **_: object) -> list[str]:
-        seen.append(argv)
-        (Path(argv[argv.index("--dest") + 1]) / "x-1-py3-none-any.whl").write_bytes(b"abc")
-        return []
-
-    monkeypatch.setattr(module, "run", run)
-    return seen
-
-
-def test_pip_is_asked_for_the_targets_wheel(pip: list[list[str]], tmp_path: Path, ear: Ear) -> None:
-    wheel = fetch_wheel("x==1", _file(hashlib.sha256(b"abc").hexdigest()), "3.11", tmp_path, ear)
-    assert wheel.name == "x-1-py3-none-any.whl"
-    joined = " ".join(pip[0])
-    assert joined.startswith(f"{sys.executable} -m pip download")
-    assert "--platform manylinux2014_aarch64 --python-version 3.11" in joined and joined.endswith("x==1")
-
-
-@pytest.mark.usefixtures("pip")
-def test_another_wheel_than_the_known_one_is_refused(tmp_path: Path, ear: Ear) -> None:
-    with pytest.raises(Mismatch) as caught:
-        fetch_wheel("x==1", _file("0" * 64), "3.11", tmp_path, ear)
-    assert "0" * 64 in caught.value.why
-
-
-def test_a_python_without_pip_is_told(tmp_path: Path, ear: Ear, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module.importlib.util, "find_spec", {}.get)
-    with pytest.raises(MachineFault) as caught:
-        fetch_wheel("x==1", _file("0" * 64), "3.11", tmp_path, ear)
-    assert "ensurepip" in caught.value.fix
-
-
-def test_a_wheel_that_cannot_be_had(tmp_path: Path, ear: Ear, monkeypatch: pytest.MonkeyPatch) -> None:
-    def run(argv: list[str], **_: object) -> list[str]:
-        raise CommandFailed(argv, "exit code 1", ["ERROR: No matching distribution found for x==1"])
-
-    monkeypatch.setattr(module, "run", run)
-    with pytest.raises(FetchFault) as caught:
-        fetch_wheel("x==1", _file("0" * 64), "3.11", tmp_path, ear)
-    assert "No matching distribution" in caught.value.why and "PIP_FIND_LINKS" in caught.value.fix

@@ -6,24 +6,55 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 import appliance
-from appliance.core.errors import ConfigFault
+from appliance.core.errors import ConfigFault, UsageFault
 from appliance.core.paths import PACKAGE, data
 from appliance.images import versions as module
-from appliance.images.versions import Base, base_image, load, own, program, versions
+from appliance.images.versions import (
+    Base,
+    base_image,
+    dockerfile,
+    extra_files,
+    load,
+    named,
+    own,
+    program,
+    requirements,
+    versions,
+)
 
 ROOT = PACKAGE.parent
 
 
-def test_the_wheel_is_the_one_pyproject_pins() -> None:
+def test_the_embedded_engine_is_the_one_pyproject_pins() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    assert f"xllamacpp=={versions().wheels['xllamacpp'].version}" in extras["local"]
+    pinned = next(one for one in extras["local"] if one.startswith("xllamacpp=="))
+    locked = requirements("serve-llamacpp")
+    assert locked and f"\n{pinned} " in locked.read_text()
 
 
-def test_a_wheel_is_known_for_each_platform() -> None:
-    for wheel in versions().wheels.values():
-        assert set(wheel.files) == {"linux/amd64", "linux/arm64"}
+@pytest.mark.parametrize("image", [name for name, image in versions().images.items() if image.fetch])
+def test_all_that_is_locked_has_one_version_and_its_hashes(image: str) -> None:
+    locked = requirements(image)
+    assert locked
+    entries = [line for line in locked.read_text().splitlines() if line and not line.startswith((" ", "#"))]
+    assert entries and all(re.fullmatch(r"[a-z0-9-]+==[a-z0-9.+]+ \\", entry) for entry in entries)
+    blocks = re.split(r"^[a-z0-9-]+==", locked.read_text(), flags=re.M)[1:]
+    assert all("--hash=sha256:" in block for block in blocks)
+
+
+def test_what_is_asked_for_is_locked() -> None:
+    """requirements.in changes together with requirements.txt."""
+    for image in [name for name, one in versions().images.items() if one.fetch]:
+        locked = requirements(image)
+        assert locked
+        pins = dict(re.findall(r"^([a-z0-9-]+)==(\S+) ", locked.read_text(), flags=re.M))
+        for line in locked.with_suffix(".in").read_text().splitlines():
+            if line and not line.startswith("#"):
+                asked = Requirement(line)
+                assert asked.specifier.contains(pins[asked.name]), (image, line)
 
 
 def reference(image: str) -> str:
@@ -32,7 +63,7 @@ def reference(image: str) -> str:
 
 @pytest.mark.parametrize("image", list(versions().images))
 def test_every_image_can_be_made(image: str) -> None:
-    assert (data("images") / image / "Dockerfile").is_file()
+    assert dockerfile(image).is_file()
     for pattern in versions().images[image].program:
         assert list(PACKAGE.glob(pattern)), f"{pattern} matches no file"
     assert versions().images[image].base in versions().bases
@@ -79,23 +110,51 @@ def test_a_changed_program_is_another_image(
     assert reference("serve-llamacpp") != before
 
 
-def test_a_changed_dockerfile_wheel_or_base_is_another_image(
+@pytest.mark.parametrize(
+    "changed", ["serve-llamacpp/Dockerfile", "serve-llamacpp/requirements.txt", "docker-bake.hcl"]
+)
+def test_a_changed_recipe_is_another_image(
+    changed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = reference("serve-llamacpp")
+    copy = shutil.copytree(data("images"), tmp_path / "images")
+    monkeypatch.setattr(module, "data", lambda name: tmp_path / name)
+    assert reference("serve-llamacpp") == before
+    with (copy / changed).open("a") as stream:
+        stream.write("# changed\n")
+    assert reference("serve-llamacpp") != before
+
+
+def test_another_base_is_another_image(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    before = reference("serve-llamacpp")
+    text = (data("images") / "versions.yaml").read_text()
+    (tmp_path / "versions.yaml").write_text(text.replace("3.11-slim", "3.12-slim"))
+    changed = load(tmp_path / "versions.yaml")
+    monkeypatch.setattr(module, "versions", lambda: changed)
+    assert reference("serve-llamacpp") != before
+
+
+def test_other_files_of_its_folder_belong_to_an_image(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    assert [path.name for path in extra_files("gateway")] == ["closed.conf"]
+    before = reference("gateway")
     copy = shutil.copytree(data("images"), tmp_path / "images")
-    seen = {reference("serve-llamacpp")}
-    text = (copy / "versions.yaml").read_text()
-    sha = versions().wheels["xllamacpp"].files["linux/arm64"].sha256
-    for yaml in (text, text.replace(sha, "a" * 64), text.replace("3.11-slim", "3.12-slim")):
-        (copy / "versions.yaml").write_text(yaml)
-        changed = load(copy / "versions.yaml")
-        monkeypatch.setattr(module, "versions", lambda changed=changed: changed)
-        seen.add(reference("serve-llamacpp"))
-    with (copy / "serve-llamacpp" / "Dockerfile").open("a") as stream:
-        stream.write("# changed\n")
     monkeypatch.setattr(module, "data", lambda name: tmp_path / name)
-    seen.add(reference("serve-llamacpp"))
-    assert len(seen) == 4
+    (copy / "gateway" / "closed.conf").write_text("# changed\n")
+    assert reference("gateway") != before
+
+
+def test_an_image_is_asked_for_by_name() -> None:
+    assert named("train-cpu", None, None) == own("train-cpu", "")
+    assert named("dump", "1.3.0rc12", None) == own("dump", "1.3.0rc12")
+    assert named("dump", None, "mine:1").base == own("dump", "", "mine:1").base
+
+
+@pytest.mark.parametrize(("image", "version"), [("dump", None), ("gateway", "1.2")])
+def test_an_image_whose_base_is_unclear_is_refused(image: str, version: str | None) -> None:
+    with pytest.raises(UsageFault):
+        named(image, version, None)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +162,8 @@ def test_a_changed_dockerfile_wheel_or_base_is_another_image(
     [
         ("digests: {}", "digests: {a: sha256:12}"),
         ("digests: {}", "digsets: {}"),
-        ("bytes: 33827498", 'bytes: "33827498"'),
+        ("linux/amd64: 33827498", 'linux/amd64: "33827498"'),
+        ("linux/amd64: 33827498", "linux/riscv64: 33827498"),
         ("bases:", "bases: ["),
     ],
 )
@@ -122,7 +182,7 @@ def test_nothing_is_called_latest() -> None:
 
 
 def test_the_program_lies_where_the_image_expects_it() -> None:
-    places = [place for _, place in program("serve-llamacpp")]
+    places = [place for place, _ in program("serve-llamacpp")]
     assert places == sorted(places)
     assert {"appliance/__init__.py", "appliance/supervise/__main__.py", "appliance/supervise/plan.py"} < set(
         places
