@@ -1,11 +1,11 @@
-"""images: build."""
+"""images: build; the other commands of the group are in the modules that are added below."""
 
 import os
 from typing import TYPE_CHECKING
 
 import click
 
-from appliance.cli import options
+from appliance.cli import images_content, options
 from appliance.cli.output import Terminal, result, result_json
 
 if TYPE_CHECKING:
@@ -15,12 +15,15 @@ if TYPE_CHECKING:
 
 @click.group()
 def images() -> None:
-    """Build container images.
+    """Build and check container images.
 
     \b
     Example:
       spark-spec images build demo
     """
+
+
+images.add_command(images_content.verify)
 
 
 def preset_or_image(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -51,7 +54,7 @@ def build(what: str, for_platform: str | None, base: str | None, engine: str | N
       spark-spec images build eagle3 --platform linux/arm64
       spark-spec images build dump --engine 1.3.0rc12
     """
-    from appliance.images.ensure import ensure
+    from appliance.images.ensure import ensure_recorded
     from appliance.machine.docker import require_docker
     from appliance.machine.facts import platform
 
@@ -59,7 +62,9 @@ def build(what: str, for_platform: str | None, base: str | None, engine: str | N
     talk = Terminal()
     require_docker()
     try:
-        image = ensure(wanted, for_platform or platform(), machine.images.registry, talk)
+        image = ensure_recorded(
+            wanted, for_platform or platform(), machine.images.registry, machine.paths.state, talk
+        )
     finally:
         talk.close()
     if as_json:

@@ -1,11 +1,14 @@
 """An image is here, or is brought here: local, else a registry's, else built; said before it is done."""
 
+from pathlib import Path
+
 from appliance.core.errors import FetchFault, MachineFault
 from appliance.core.talk import Talk
 from appliance.images.base import obtain
 from appliance.images.build import build
 from appliance.images.local import ImageInfo, Origin, find, fitting
 from appliance.images.pull import pull
+from appliance.images.records import record
 from appliance.images.versions import ImageName, versions
 from appliance.machine.command import CommandFailed, run
 
@@ -32,6 +35,16 @@ def ensure(wanted: ImageName, platform: str, registry: str | None, talk: Talk) -
     base = obtain(wanted.base, platform, registry, talk)
     build(wanted.image, reference, base, platform, talk)
     return _present(reference, platform, "built")
+
+
+def ensure_recorded(
+    wanted: ImageName, platform: str, registry: str | None, state: Path, talk: Talk
+) -> ImageInfo:
+    """As `ensure`; and one of ours that was not here before is recorded in the state folder, for `images verify`."""
+    image = ensure(wanted, platform, registry, talk)
+    if wanted.image and image.origin != "local":
+        record(state, image.reference)
+    return image
 
 
 def _stale(here: ImageInfo, wanted: ImageName) -> bool:

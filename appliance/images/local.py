@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from appliance.core.errors import MachineFault
 from appliance.machine.command import CommandFailed, run
@@ -26,6 +26,19 @@ class ImageInfo:
 
 def find(reference: str, origin: Origin = "local") -> ImageInfo | None:
     """An image of this engine, or None. Raises MachineFault where docker itself fails."""
+    facts = inspect(reference)
+    if facts is None:
+        return None
+    try:
+        platform = f"{facts['Os']}/{facts['Architecture']}"
+        base = (facts.get("Config", {}).get("Labels") or {}).get(BASE_LABEL)
+        return ImageInfo(reference, str(facts["Id"]), platform, int(facts["Size"]), origin, base)
+    except (ValueError, LookupError, TypeError):
+        raise unlike(reference, json.dumps(facts)) from None
+
+
+def inspect(reference: str) -> dict[str, Any] | None:
+    """What docker says of an image of this engine; None where it has none. Raises MachineFault where docker fails."""
     try:
         lines = run(
             ["docker", "image", "inspect", "--format", "{{json .}}", reference],
@@ -41,16 +54,20 @@ def find(reference: str, origin: Origin = "local") -> ImageInfo | None:
         ) from None
     try:
         facts = json.loads(lines[-1])
-        platform = f"{facts['Os']}/{facts['Architecture']}"
-        base = (facts.get("Config", {}).get("Labels") or {}).get(BASE_LABEL)
-        return ImageInfo(reference, str(facts["Id"]), platform, int(facts["Size"]), origin, base)
-    except (ValueError, LookupError, TypeError):
-        said = " ".join(" ".join(lines).split())[:80] or "nothing"
-        raise MachineFault(
-            f"docker could not look for the image {reference}",
-            f"its answer is not what docker says of an image: {said}",
-            f"see what this docker command is: docker image inspect {reference}",
-        ) from None
+    except (ValueError, IndexError):
+        facts = None
+    if not isinstance(facts, dict):
+        raise unlike(reference, " ".join(lines))
+    return facts
+
+
+def unlike(reference: str, said: str) -> MachineFault:
+    """The fault of an answer that is not what docker says of an image."""
+    return MachineFault(
+        f"docker could not look for the image {reference}",
+        f"its answer is not what docker says of an image: {' '.join(said.split())[:80] or 'nothing'}",
+        f"see what this docker command is: docker image inspect {reference}",
+    )
 
 
 def fitting(image: ImageInfo, platform: str) -> ImageInfo:

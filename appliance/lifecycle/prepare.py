@@ -9,7 +9,7 @@ from appliance.catalog.stack import GpuAccess, Paths, RuntimeName
 from appliance.core.errors import MachineFault
 from appliance.core.secrets import default_secrets, too_open
 from appliance.core.talk import Talk
-from appliance.images.ensure import ensure as ensure_image
+from appliance.images.ensure import ensure_recorded
 from appliance.images.local import ImageInfo, find, fitting
 from appliance.lifecycle.managed import Managed
 from appliance.machine.facts import Machine, platform, this_machine
@@ -56,7 +56,10 @@ def fetch(resolved: Resolved, rendered: Rendered, talk: Talk) -> None:
 
 def fetch_image(resolved: Resolved, talk: Talk) -> ImageInfo:
     """Get the stack's image for this machine's platform."""
-    return ensure_image(stack_image(resolved.stack), platform(), resolved.machine.images.registry, talk)
+    machine = resolved.machine
+    return ensure_recorded(
+        stack_image(resolved.stack), platform(), machine.images.registry, machine.paths.state, talk
+    )
 
 
 def check_here(release: Release) -> None:

@@ -1,4 +1,4 @@
-"""What is in an image, on a real engine: saved as a stream."""
+"""What is in an image, on a real engine: saved as a stream, compared with its record."""
 
 import hashlib
 import io
@@ -12,9 +12,15 @@ from pathlib import Path
 
 import pytest
 
+from appliance.images.base import obtain
 from appliance.images.export import read_manifest, saved
+from appliance.images.versions import base_image, versions
+from appliance.machine.facts import platform
+from tests.conftest import Cli
+from tests.images.conftest import Ear
 
 TEST = "spark-spec/test-content"
+BASE = "spark-spec/test-content-base:1"
 
 
 def docker(*words: str, given: bytes | None = None) -> str:
@@ -73,3 +79,71 @@ def test_leaving_early_ends_the_transfer() -> None:
     with saved(name) as files:
         next(files)
     assert _open_files() == before
+
+
+@pytest.fixture(scope="module")
+def base() -> Iterator[str]:
+    """Our base under a name of the tests, so that the image on it is nobody else's."""
+    docker("tag", obtain(base_image(versions().bases["bookworm"], "1"), platform(), None, Ear()), BASE)
+    yield BASE
+    docker("rmi", "--force", BASE)
+
+
+@pytest.fixture
+def image(cli: Cli, base: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The demo's image, built and so recorded."""
+    monkeypatch.setenv("SPARK_SPEC_DOCKER_BASE", base)
+    built = cli("images", "build", "demo")
+    assert built.returncode == 0, built.stderr
+    yield built.stdout.strip()
+    docker("rmi", "--force", built.stdout.strip())
+
+
+def changed(image: str, *change: str, file: bool = False) -> None:
+    """Put another image under an image's name, as somebody could who wants ours to run his."""
+    container = docker("create", image).strip()
+    try:
+        if file:
+            docker("cp", "-", f"{container}:/opt/spark-spec/site", given=tar({"sitecustomize.py": b""}))
+        docker("commit", *(word for one in change for word in ("--change", one)), container, image)
+    finally:
+        docker("rm", container)
+
+
+def test_what_was_built_is_the_same_also_after_it_was_carried(cli: Cli, image: str) -> None:
+    done = cli("images", "verify", "demo", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == [{"reference": image, "state": "same", "differences": []}]
+    with subprocess.Popen(["docker", "save", image], stdout=subprocess.PIPE) as save:
+        saved_bytes = save.communicate(timeout=300)[0]
+    docker("rmi", "--force", image)
+    assert cli("images", "verify", "demo").returncode == 4
+    docker("load", given=saved_bytes)
+    assert cli("images", "verify", image).returncode == 0
+
+
+def test_an_added_file_and_a_changed_variable_are_named(cli: Cli, image: str) -> None:
+    changed(image, "ENV PYTHONPATH=/tmp", file=True)
+    done = cli("images", "verify", image, "--json")
+    assert done.returncode == 9
+    (found,) = json.loads(done.stdout)
+    assert found["differences"][0].startswith("layers: 6, expected 5: 1 added")
+    assert found["differences"][1].startswith("env PYTHONPATH: '/tmp', expected '/opt/spark-spec:")
+    assert all(one in done.stderr for one in found["differences"])
+
+
+def test_an_image_that_says_it_is_another_is_found_without_a_record(cli: Cli, image: str, home: Path) -> None:
+    records = home / "state/spark-spec/images"
+    (record,) = records.iterdir()
+    record.unlink()
+    done = cli("images", "verify", image)
+    assert done.returncode == 8 and "not recorded" in done.stdout and "nothing to compare with" in done.stderr
+    changed(image, "LABEL spark-spec.image=serve-vllm")
+    done = cli("images", "verify", image)
+    assert done.returncode == 9 and "serve-vllm, its name says serve-llamacpp" in done.stderr
+
+
+def test_an_image_for_another_platform_is_no_mismatch(cli: Cli, image: str) -> None:
+    other = next(one for one in ("linux/amd64", "linux/arm64") if one != platform())
+    done = cli("images", "verify", image, "--platform", other)
+    assert done.returncode == 4 and f"platform: {platform()}, expected {other}" in done.stderr

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -10,7 +11,7 @@ from appliance.images import base as base_module
 from appliance.images import ensure as module
 from appliance.images import local
 from appliance.images.base import obtain
-from appliance.images.ensure import ensure
+from appliance.images.ensure import ensure, ensure_recorded
 from appliance.images.local import ImageInfo, find
 from appliance.images.versions import ImageName, base_image, own, versions
 from tests.images.conftest import Docker, Ear
@@ -107,6 +108,22 @@ def test_it_is_built_where_no_registry_has_it_and_that_is_said_first(engine: Eng
     assert found.origin == "built"
     assert engine.done == [f"pull own.registry/x/{OURS}", f"build serve-llamacpp on {BASE.local}"]
     assert any("building it for linux/arm64 (33 MB to fetch" in line for line in ear.said)
+
+
+def test_what_of_ours_was_not_here_is_recorded(
+    engine: Engine, ear: Ear, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[tuple[Path, str]] = []
+    monkeypatch.setattr(module, "record", lambda *what: kept.append(what))
+    engine.remote["vendor/engine:1"] = ARM
+    ensure_recorded(ImageName("vendor/engine:1"), ARM, None, tmp_path, ear)
+    assert not kept
+    engine.remote[f"own.registry/x/{OURS}"] = ARM
+    for _ in range(2):
+        ensure_recorded(IMAGE, ARM, "own.registry/x", tmp_path, ear)
+    engine.here.clear()
+    ensure_recorded(IMAGE, ARM, None, tmp_path, ear)
+    assert kept == [(tmp_path, OURS)] * 2
 
 
 def test_someone_elses_image_is_pulled_never_built(engine: Engine, ear: Ear) -> None:
