@@ -2,15 +2,14 @@
 
 from pathlib import Path
 
-from appliance.core.errors import FetchFault, MachineFault
+from appliance.core.errors import FetchFault
 from appliance.core.talk import Talk
 from appliance.images.base import obtain
 from appliance.images.build import build
-from appliance.images.local import ImageInfo, Origin, find, fitting
+from appliance.images.local import ImageInfo, Origin, find, fitting, tag
 from appliance.images.pull import pull
 from appliance.images.records import record
 from appliance.images.versions import ImageName, versions
-from appliance.machine.command import CommandFailed, run
 
 
 def ensure(wanted: ImageName, platform: str, registry: str | None, talk: Talk) -> ImageInfo:
@@ -28,8 +27,8 @@ def ensure(wanted: ImageName, platform: str, registry: str | None, talk: Talk) -
         talk.say(f"image {reference} is not here: pulling it")
         pull(reference, platform, talk)
         return _present(reference, platform, "registry")
-    if registry and _from_registry(f"{registry}/{reference}", reference, platform, talk):
-        return _present(reference, platform, "registry")
+    if registry and (found := _tried(registry, reference, platform, talk)):
+        return found
     state = "stands on an older base" if here else "is not here"
     talk.say(f"image {reference} {state}: building it for {platform}{_cost(wanted.image, platform)}")
     base = obtain(wanted.base, platform, registry, talk)
@@ -41,8 +40,34 @@ def ensure_recorded(
     wanted: ImageName, platform: str, registry: str | None, state: Path, talk: Talk
 ) -> ImageInfo:
     """As `ensure`; and one of ours that was not here before is recorded in the state folder, for `images verify`."""
-    image = ensure(wanted, platform, registry, talk)
-    if wanted.image and image.origin != "local":
+    return _recorded(ensure(wanted, platform, registry, talk), wanted, state)
+
+
+def fetch(wanted: ImageName, platform: str, registry: str | None, talk: Talk) -> ImageInfo:
+    """Pull an image that is not here, and build nothing: ours from `registry`, or what it stands on where none is set.
+
+    Raises FetchFault, MachineFault as `ensure` does.
+    """
+    if here := find(wanted.reference):
+        return fitting(here, platform)
+    if registry and wanted.base:
+        return _from_registry(registry, wanted.reference, platform, talk)
+    public = wanted.base.public if wanted.base else wanted.reference
+    here = find(public)
+    if here is None or here.platform != platform:
+        pull(public, platform, talk)
+    return _present(public, platform, "registry")
+
+
+def fetch_recorded(
+    wanted: ImageName, platform: str, registry: str | None, state: Path, talk: Talk
+) -> ImageInfo:
+    """As `fetch`, and recorded as `ensure_recorded` does."""
+    return _recorded(fetch(wanted, platform, registry, talk), wanted, state)
+
+
+def _recorded(image: ImageInfo, wanted: ImageName, state: Path) -> ImageInfo:
+    if wanted.image and image.reference == wanted.reference and image.origin != "local":
         record(state, image.reference)
     return image
 
@@ -61,21 +86,22 @@ def _cost(image: str, platform: str) -> str:
     return f" ({fetched / 1e6:.0f} MB to fetch besides its base)" if fetched else ""
 
 
-def _from_registry(remote: str, reference: str, platform: str, talk: Talk) -> bool:
-    """Pull our image from one's own registry and give it its local name. False, said, where that fails."""
+def _tried(registry: str, reference: str, platform: str, talk: Talk) -> ImageInfo | None:
+    """Our image from one's own registry. None, said, where it cannot be had there."""
     try:
-        pull(remote, platform, talk)
+        return _from_registry(registry, reference, platform, talk)
     except FetchFault as error:
         talk.say(f"{error.what}: {error.why}")
-        return False
+        return None
+
+
+def _from_registry(registry: str, reference: str, platform: str, talk: Talk) -> ImageInfo:
+    """Pull our image from a registry and give it its local name. Raises FetchFault, MachineFault."""
+    remote = f"{registry}/{reference}"
+    pull(remote, platform, talk)
     _present(remote, platform, "registry")
-    argv = ["docker", "tag", remote, reference]
-    talk.command(" ".join(argv))
-    try:
-        run(argv, quiet_s=30, each=talk.say)
-    except CommandFailed as error:
-        raise MachineFault(f"{remote} could not be named {reference}", error.words(2), "see above") from None
-    return True
+    tag(remote, reference, talk)
+    return _present(reference, platform, "registry")
 
 
 def _present(reference: str, platform: str, origin: Origin) -> ImageInfo:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from appliance.core.errors import MachineFault
+from appliance.core.talk import Talk
 from appliance.machine.command import CommandFailed, run
 
 BASE_LABEL = "spark-spec.base.id"
@@ -79,6 +80,24 @@ def fitting(image: ImageInfo, platform: str) -> ImageInfo:
             f"remove it (docker rmi {image.reference}) and run this again, or name an image for {platform}",
         )
     return image
+
+
+def tag(reference: str, other: str, talk: Talk) -> None:
+    """Give an image that is here another name too. Raises MachineFault."""
+    _docker(["docker", "tag", reference, other], f"{reference} could not be named {other}", talk)
+
+
+def untag(reference: str, talk: Talk) -> None:
+    """Take a name from an image; the image goes where it was its last. Raises MachineFault."""
+    _docker(["docker", "rmi", reference], f"the name {reference} could not be removed", talk)
+
+
+def _docker(argv: list[str], what: str, talk: Talk) -> None:
+    talk.command(" ".join(argv))
+    try:
+        run(argv, quiet_s=30, each=_ignore)
+    except CommandFailed as error:
+        raise MachineFault(what, error.words(2), "see that `docker info` works") from None
 
 
 def _ignore(line: str) -> None:

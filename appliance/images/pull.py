@@ -2,8 +2,10 @@
 
 from typing import Any
 
-from appliance.core.errors import FetchFault
+from appliance.core.errors import SparkSpecError
 from appliance.core.talk import Talk
+from appliance.images.faults import fault, registry_of
+from appliance.images.login import logged_in
 from appliance.machine.docker import sdk
 
 QUIET_S = 60
@@ -12,7 +14,8 @@ QUIET_S = 60
 def pull(reference: str, platform: str, talk: Talk) -> None:
     """Pull one image for a platform, such as linux/arm64.
 
-    Raises FetchFault where it cannot be had, or nothing comes for a minute; MachineFault where docker fails.
+    Raises FetchFault where it cannot be had, or nothing comes for a minute; MachineFault where docker fails, its disk
+    is full, or the image is not there for the platform.
     """
     from docker.errors import DockerException
     from docker.utils import parse_repository_tag
@@ -50,13 +53,5 @@ def _total(layers: dict[str, tuple[int, int]]) -> int:
     return sum(total for _, total in layers.values())
 
 
-def _fault(reference: str, reason: str) -> FetchFault:
-    low = reason.lower()
-    registry = reference.partition("/")[0]
-    if "unauthorized" in low or "authentication required" in low or "denied" in low:
-        return FetchFault(f"the image {reference} may not be pulled", reason, f"docker login {registry}")
-    return FetchFault(
-        f"the image {reference} could not be pulled",
-        reason,
-        "check the network, or name a registry that has it: --set images.registry=HOST[:PORT]/PATH",
-    )
+def _fault(reference: str, words: str) -> SparkSpecError:
+    return fault("pulled", reference, words, logged_in(registry_of(reference)))

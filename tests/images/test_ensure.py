@@ -11,7 +11,7 @@ from appliance.images import base as base_module
 from appliance.images import ensure as module
 from appliance.images import local
 from appliance.images.base import obtain
-from appliance.images.ensure import ensure, ensure_recorded
+from appliance.images.ensure import ensure, ensure_recorded, fetch, fetch_recorded
 from appliance.images.local import ImageInfo, find
 from appliance.images.versions import ImageName, base_image, own, versions
 from tests.images.conftest import Docker, Ear
@@ -55,10 +55,9 @@ class Engine:
         self.done.append(f"build {image} on {base}")
         self.here[name] = platform
 
-    def tag(self, argv: list[str], **_: object) -> list[str]:
-        assert argv[:2] == ["docker", "tag"]
-        self.here[argv[3]] = self.here[argv[2]]
-        return []
+    def tag(self, name: str, other: str, talk: Ear) -> None:
+        talk.command(f"docker tag {name} {other}")
+        self.here[other] = self.here[name]
 
 
 @pytest.fixture
@@ -69,7 +68,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
         monkeypatch.setattr(place, "pull", fake.pull)
     monkeypatch.setattr(base_module, "_made", fake.make)
     monkeypatch.setattr(module, "build", fake.build)
-    monkeypatch.setattr(module, "run", fake.tag)
+    monkeypatch.setattr(module, "tag", fake.tag)
     yield fake
 
 
@@ -124,6 +123,11 @@ def test_what_of_ours_was_not_here_is_recorded(
     engine.here.clear()
     ensure_recorded(IMAGE, ARM, None, tmp_path, ear)
     assert kept == [(tmp_path, OURS)] * 2
+    engine.here.clear()
+    engine.remote[BASE.public] = ARM
+    fetch_recorded(IMAGE, ARM, None, tmp_path, ear)  # its base is none of ours
+    fetch_recorded(IMAGE, ARM, "own.registry/x", tmp_path, ear)
+    assert kept == [(tmp_path, OURS)] * 3
 
 
 def test_someone_elses_image_is_pulled_never_built(engine: Engine, ear: Ear) -> None:
@@ -222,3 +226,28 @@ def test_an_answer_that_tells_of_no_image_is_a_fault_in_words(docker: Docker, an
     with pytest.raises(MachineFault) as caught:
         find("a:1")
     assert "a:1" in caught.value.what and "answer" in caught.value.why and caught.value.fix
+
+
+def test_fetching_takes_ours_from_ones_own_registry_alone(engine: Engine, ear: Ear) -> None:
+    engine.remote[f"own.registry/x/{OURS}"] = AMD
+    assert fetch(IMAGE, AMD, "own.registry/x", ear).reference == OURS
+    engine.here.clear()
+    engine.remote.clear()
+    with pytest.raises(FetchFault):
+        fetch(IMAGE, AMD, "own.registry/x", ear)
+    assert engine.done == [f"pull own.registry/x/{OURS}"] * 2
+
+
+def test_fetching_without_a_registry_gets_what_ours_stands_on(engine: Engine, ear: Ear) -> None:
+    engine.remote[BASE.public] = AMD
+    for _ in range(2):
+        assert fetch(IMAGE, AMD, None, ear).reference == BASE.public
+    assert engine.done == [f"pull {BASE.public}"]
+
+
+def test_fetching_what_is_here_does_nothing_but_look_at_its_platform(engine: Engine, ear: Ear) -> None:
+    engine.here[OURS] = AMD
+    assert fetch(IMAGE, AMD, "own.registry/x", ear).reference == OURS
+    with pytest.raises(MachineFault):
+        fetch(IMAGE, ARM, "own.registry/x", ear)
+    assert not engine.done

@@ -53,10 +53,10 @@ def test_bytes_of_all_layers_are_added_up(monkeypatch: pytest.MonkeyPatch, ear: 
 @pytest.mark.parametrize(
     ("event", "why", "fix"),
     [
-        ({"error": "toomanyrequests: slow down"}, "toomanyrequests", "images.registry"),
+        ({"error": "toomanyrequests: slow down"}, "toomanyrequests", "docker login"),
         ({"error": "unauthorized: authentication required"}, "unauthorized", "docker login own.registry"),
-        (NotFound("404", explanation="manifest unknown"), "manifest unknown", "images.registry"),
-        (requests.exceptions.ReadTimeout("Read timed out."), "timed out", "images.registry"),
+        (NotFound("404", explanation="manifest unknown"), "manifest unknown", "check the name"),
+        (requests.exceptions.ReadTimeout("Read timed out."), "timed out", "run this again"),
         (requests.exceptions.ConnectionError("refused"), "refused", "images.registry"),
     ],
 )
