@@ -1,4 +1,4 @@
-"""images: list, build, pull, push; the other commands of the group are in the modules that are added below."""
+"""images: list, build, pull, push, lock; the other commands of the group are in the modules that are added below."""
 
 import os
 from dataclasses import asdict
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def images() -> None:
-    """List, build, pull, push and check container images.
+    """List, build, pull, push, lock and check container images.
 
     \b
     Example:
@@ -185,6 +185,51 @@ def push(what: str, registry: str | None, base: str | None, engine: str | None,
         result_json({"reference": wanted.reference, "pushed": pushed})
     else:
         result(pushed)
+
+
+@images.command()
+@click.argument("presets", nargs=-1, metavar="[PRESET]...", shell_complete=options.preset_names)
+@click.option("--engine", metavar="VERSION", help="Of this engine's version instead of the preset's.")
+@options.sets
+@options.as_json
+def lock(presets: tuple[str, ...], engine: str | None, sets: tuple[str, ...], as_json: bool) -> None:
+    """Pin what presets stand on, all of them unless some are named: images.lock.json beside your config file.
+
+    Of each base the digest that its registry has now; of each engine whose image is here the settings that it takes,
+    as it tells them itself: from then on they decide, and an unknown one is an error.
+
+    \b
+    Example:
+      spark-spec images lock eagle3
+    """
+    from appliance.catalog.lock import lock_path
+    from appliance.catalog.preset import names
+    from appliance.lifecycle.lock_images import lock_images
+    from appliance.machine.docker import require_docker
+    from appliance.stack.resolve import resolve
+
+    more = (*sets, f"engine.version={engine}") if engine else sets
+    stacks = [resolve(preset, more, os.environ) for preset in presets or names()]
+    require_docker()
+    talk = Terminal()
+    try:
+        held, faults = lock_images(stacks, talk)
+    finally:
+        talk.close()
+    if as_json:
+        result_json(held.model_dump(mode="json") | {"path": str(lock_path())})
+    else:
+        rows: list[tuple[str, ...]] = [
+            (name, one.digest, " ".join(one.platforms)) for name, one in held.bases.items()
+        ]
+        rows += [
+            (f"{name} ({one.version})", "its own settings", one.image) for name, one in held.engines.items()
+        ]
+        table(rows, ("LOCKED", "TO", "FOR")) if rows else result("nothing is locked")
+    for fault in faults[1:]:
+        talk.say(f"{fault.what}: {fault.why}")
+    if faults:
+        raise faults[0]
 
 
 def _pushable(wanted: "ImageName", registry: str | None) -> str:

@@ -32,7 +32,7 @@ COMMANDS = {
     "rollback": ("lifecycle", "Go back to the release before."),
     "down": ("lifecycle", "Stop a stack."),
     "models": ("models", "List, fetch and check models."),
-    "images": ("images", "List, build, pull, push and check container images."),
+    "images": ("images", "List, build, pull, push, lock and check container images."),
     "secrets": ("secrets", "Keep tokens in a file that only you can read."),
 }
 

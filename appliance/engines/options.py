@@ -5,7 +5,8 @@ and sglang the options of the command line (`max_num_seqs` for --max-num-seqs). 
 `x-alias-of` (another name of that setting), `x-instead` (what replaces a deprecated one) and `x-argument`, how a
 value reaches the command line where it is not one word after its option: `flag` (given or not), `pair` (--x or
 --no-x), `append` (the option once an item), `many` (all items after one option), `json` (as JSON text).
-An empty schema means: known, but not what it takes.
+An empty schema means: known, but not what it takes. The same, read out of an image by `images lock`, is the user's
+own (catalog/lock.py) and decides alone about the version that it was read for.
 """
 
 import json
@@ -15,6 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from appliance.catalog.lock import engine_key, locked
 from appliance.core.errors import ConfigFault
 from appliance.core.settings import nearest
 from appliance.core.text import one_line, shown
@@ -35,11 +37,12 @@ _CHOICES = ("anyOf", "oneOf")
 
 @dataclass(frozen=True)
 class Known:
-    """What one version of an engine takes."""
+    """What one version of an engine takes; `tag` is what a stack calls the version, where that is another name."""
 
     engine: str
     version: str
     schema: Schema
+    tag: str | None = None
 
     def __str__(self) -> str:
         return f"{self.engine} {self.version}"
@@ -63,6 +66,12 @@ def known(engine: str) -> tuple[Known, ...]:
         for path in FOLDER.glob(f"{engine}-*.json")
     ]
     return tuple(sorted(found, key=lambda one: Version(one.version)))
+
+
+def locked_options(engine: str, tag: str) -> tuple[Known, ...]:
+    """What the user's lock holds of the engine that a stack calls `tag`; empty where it holds nothing."""
+    held = locked().engines.get(engine_key(engine, tag))
+    return (Known(engine, held.version, held.options, tag),) if held else ()
 
 
 def around(engine: str, version: "Version | None") -> tuple[Known, ...]:
@@ -89,7 +98,8 @@ def judge(
     none of the versions takes, and where a setting is given under two names. `section` leads every path.
     """
     spots = [_Spot(one, tuple(_expand(one.schema, one.schema, options))) for one in known]
-    return tuple(_Judge(engine_version, _versions(known)).walk(section, options, spots))
+    exact = any(engine_version in (one.version, one.tag) for one in known)
+    return tuple(_Judge(engine_version, _versions(known), exact).walk(section, options, spots))
 
 
 def _versions(known: Sequence[Known]) -> str:
@@ -100,6 +110,7 @@ def _versions(known: Sequence[Known]) -> str:
 class _Judge:
     engine_version: str
     versions: str
+    exact: bool
 
     def walk(self, path: str, value: Any, spots: Sequence[_Spot]) -> Iterator[str]:
         """Warnings about a value and all inside it. Raises ConfigFault."""
@@ -165,7 +176,7 @@ class _Judge:
 
     def _whose(self) -> str:
         """The versions held against, and why these where the engine's own is not among them."""
-        if self.engine_version in self.versions.split():
+        if self.exact:
             return self.versions
         return f"{self.versions} (the nearest known to version {self.engine_version})"
 

@@ -16,7 +16,7 @@ from appliance.engines.base import Death, Engine, Launch, Pair, Place
 from appliance.engines.command_line import arguments, check_owned, given
 from appliance.engines.container import environment
 from appliance.engines.heads import LAST_BOUNDARY, reads_last_boundary
-from appliance.engines.options import Known, around, judge, known
+from appliance.engines.options import Known, around, judge, known, locked_options
 from appliance.engines.server_deaths import DEATHS
 from appliance.supervise.plan import CounterTable, Phase
 
@@ -138,9 +138,9 @@ def _version(text: str) -> Version | None:
 
 
 def _known(text: str) -> tuple[Known, ...]:
-    """What is known around a version; all of it where the tag does not tell which one it is."""
+    """What is locked of a version, else what is known around it; all of it where the tag does not tell which it is."""
     version = _version(text)
-    return around("sglang", version) if version else known("sglang")
+    return locked_options("sglang", text) or (around("sglang", version) if version else known("sglang"))
 
 
 def _options(stack: Stack, pair: Pair, place: Place) -> dict[str, Any]:

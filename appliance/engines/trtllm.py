@@ -15,7 +15,7 @@ from appliance.engines import trtllm_versions as versions
 from appliance.engines.base import Death, Engine, Launch, Pair, Place
 from appliance.engines.command_line import check_owned
 from appliance.engines.container import environment
-from appliance.engines.options import around, judge
+from appliance.engines.options import around, judge, locked_options
 from appliance.engines.trtllm_config import BARRED, OWNED, check_layers, check_sections, config
 from appliance.engines.trtllm_deaths import DEATHS
 from appliance.supervise.plan import CounterTable, Phase
@@ -120,12 +120,14 @@ def _model(pair: Pair) -> str:
 def _judged(stack: Stack, version: Version, text: str) -> tuple[str, ...]:
     """Hold the section against what is known of the versions around this one; its speculative part as what the draft
     method makes of it, by the versions that spell the method alike. Raises ConfigFault."""
-    options, known = dict(stack.trtllm), around("trtllm", version)
+    options, known = dict(stack.trtllm), locked_options("trtllm", text) or around("trtllm", version)
     if stack.draft.method == "none" or "speculative_config" not in options:
         return judge("trtllm", options, known, text)
     name = versions.decoding_type(stack.draft.method, version, text)
     part = {"decoding_type": name} | dict(options.pop("speculative_config"))
-    alike = [one for one in known if versions.spelled(stack.draft.method, Version(one.version)) == name]
+    alike = [
+        one for one in known if versions.spelled(stack.draft.method, Version(one.version)) == name
+    ] or known
     return (
         *judge("trtllm", options, known, text),
         *judge("trtllm", {"speculative_config": part}, alike, text),

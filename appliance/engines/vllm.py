@@ -17,7 +17,7 @@ from appliance.engines.base import Death, Engine, Launch, Pair, Place
 from appliance.engines.command_line import arguments, check_owned, given
 from appliance.engines.container import environment
 from appliance.engines.heads import LAST_BOUNDARY, reads_last_boundary
-from appliance.engines.options import Known, around, judge, known
+from appliance.engines.options import Known, around, judge, known, locked_options
 from appliance.engines.server_deaths import DEATHS
 from appliance.supervise.plan import CounterTable, Phase
 
@@ -124,9 +124,9 @@ class Vllm:
 
 
 def _known(text: str) -> tuple[Known, ...]:
-    """What is known around a version; all of it where the tag does not tell which one it is."""
+    """What is locked of a version, else what is known around it; all of it where the tag does not tell which it is."""
     try:
-        return around("vllm", Version(text))
+        return locked_options("vllm", text) or around("vllm", Version(text))
     except InvalidVersion:
         return known("vllm")
 

@@ -71,6 +71,19 @@ def unlike(reference: str, said: str) -> MachineFault:
     )
 
 
+def digests_here(reference: str) -> tuple[str, ...]:
+    """The digests under which an image that is here was pulled as that name; none for one that was built or loaded."""
+    name = reference.partition("@")[0]
+    repository = name[: name.rindex(":")] if ":" in name.rpartition("/")[2] else name
+    argv = ["docker", "image", "inspect", "--format", "{{json .RepoDigests}}", reference]
+    try:
+        told = json.loads(run(argv, quiet_s=30, each=_ignore, leash=False)[-1])
+    except (CommandFailed, ValueError, LookupError):
+        return ()
+    pairs = (str(one).partition("@") for one in told or ())
+    return tuple(digest for known, _, digest in pairs if known == repository)
+
+
 def fitting(image: ImageInfo, platform: str) -> ImageInfo:
     """The image itself where it is for a platform. Raises MachineFault where it is for another one."""
     if image.platform != platform:

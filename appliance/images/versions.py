@@ -11,13 +11,13 @@ import yaml
 from pydantic import Field, ValidationError
 
 import appliance
+from appliance.catalog.lock import Digest, locked
 from appliance.catalog.stack import Strict
 from appliance.core.errors import ConfigFault, UsageFault
 from appliance.core.paths import PACKAGE, data
 
 NAMESPACE = "spark-spec"
 Platform = Annotated[str, Field(pattern=r"^linux/(amd64|arm64)$")]
-Digest = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
 
 
 class Base(Strict):
@@ -44,11 +44,13 @@ class BaseImage:
 
 
 def base_image(base: Base, version: str, named: str | None = None) -> BaseImage:
-    """The base for an engine's version, or the one that was named instead, which is taken as it is."""
+    """The base for an engine's version, by its digest where one is locked or known; or the one that was named instead,
+    which is taken as it is."""
     if named:
         return BaseImage(None, named, "own-base")
     tag = base.tag or version
-    digest = base.digests.get(tag)
+    held = locked().bases.get(f"{base.public}:{tag}")
+    digest = held.digest if held else base.digests.get(tag)
     short = digest[7:19] if digest else base.local.rpartition(":")[2] if base.local else tag
     return BaseImage(base.local, f"{base.public}:{tag}" + (f"@{digest}" if digest else ""), short)
 

@@ -9,8 +9,11 @@ import pytest
 from jsonschema import Draft202012Validator
 from packaging.version import Version
 
+from appliance.catalog.lock import Lock, LockedEngine, write
 from appliance.core.errors import ConfigFault
-from appliance.engines.options import FOLDER, Known, around, judge, known
+from appliance.engines.options import FOLDER, Known, around, judge, known, locked_options
+from appliance.stack.check import check
+from appliance.stack.resolve import resolve
 
 FACTS = Path(__file__).resolve().parents[3] / "shared" / "facts"
 with_facts = pytest.mark.skipif(not FACTS.is_dir(), reason="the facts are not beside the repository")
@@ -482,3 +485,37 @@ def test_a_hand_made_schema_is_judged_like_the_shipped_ones() -> None:
     assert judge("mine", {"a": 1}, [own], "1") == ()
     with pytest.raises(ConfigFault):
         judge("mine", {"a": "1"}, [own], "1")
+
+
+@pytest.fixture
+def lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lock of two engines, whose own words know one option each."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    only = {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {"new_option": {"type": "integer"}},
+    }
+    held = {
+        "vllm:26.05.post1-py3": LockedEngine(version="0.30.1", image="x:1", options=only),
+        "trtllm:1.3.0rc12": LockedEngine(version="1.3.0rc12", image="y:1", options=only),
+    }
+    write(Lock(engines=held))
+
+
+@pytest.mark.usefixtures("lock")
+def test_what_is_locked_of_a_version_decides_alone() -> None:
+    (held,) = locked_options("vllm", "26.05.post1-py3")
+    assert str(held) == "vllm 0.30.1"
+    assert judge("vllm", {"new_option": 3}, (held,), "26.05.post1-py3") == ()
+    with pytest.raises(ConfigFault) as caught:
+        judge("vllm", {"max_num_seqs": 3}, (held,), "26.05.post1-py3")
+    assert caught.value.why == "no such setting is known to vllm 0.30.1"
+    assert locked_options("vllm", "0.32.0") == ()
+
+
+@pytest.mark.usefixtures("lock")
+@pytest.mark.parametrize(("preset", "engine"), [("eagle3", "trtllm"), ("eagle3-vllm", "vllm")])
+def test_a_stack_is_held_against_what_is_locked(preset: str, engine: str) -> None:
+    with pytest.raises(ConfigFault, match=f"unknown setting {engine}[.]"):
+        check(resolve(preset, [], {}).stack)

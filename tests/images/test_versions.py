@@ -9,6 +9,7 @@ import pytest
 from packaging.requirements import Requirement
 
 import appliance
+from appliance.catalog.lock import Lock, LockedBase, write
 from appliance.core.errors import ConfigFault, UsageFault
 from appliance.core.paths import PACKAGE, data
 from appliance.images import versions as module
@@ -82,6 +83,17 @@ def test_a_known_digest_stands_in_the_tag_and_pins_the_public_image() -> None:
     base = Base(local="a/b:c", public="d", tag="e", digests={"e": digest}, python="3.11")
     assert base_image(base, "1").short == "0123456789ab"
     assert base_image(base, "1").public == f"d:e@{digest}"
+
+
+def test_the_user_s_lock_wins_over_what_is_known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    before, digest = own("serve-trtllm", "1.3.0rc12"), "sha256:" + "cd" * 32
+    name = "nvcr.io/nvidia/tensorrt-llm/release:1.3.0rc12"
+    write(Lock(bases={name: LockedBase(digest=digest, platforms=("linux/arm64",))}))
+    after = own("serve-trtllm", "1.3.0rc12")
+    assert before.base and after.base and after.base.public == f"{before.base.public}@{digest}"
+    assert f"-{'cd' * 6}-" in after.reference
+    assert own("serve-trtllm", "1.2.1").base == base_image(versions().bases["trtllm"], "1.2.1")
 
 
 def test_an_engine_s_base_is_tagged_by_its_version() -> None:
