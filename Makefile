@@ -43,11 +43,13 @@ test-hub-versions: ## run the hub's tests with the oldest version of its library
 	$(VENV)-hub/bin/python -m pytest -q -p no:cacheprovider tests/models/test_hub*.py tests/models/test_plan.py \
 	  tests/models/test_clock.py tests/models/test_cli.py tests/models/test_bring.py
 
-lint: setup ## ruff, mypy --strict, import-linter
+lint: setup ## ruff, mypy --strict, import-linter; hadolint and shellcheck
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/hadolint $$(git ls-files '*Dockerfile')
+	$(BIN)/shellcheck $$(git ls-files '*.sh') .ci/run
 
 format: setup ## put the code into the house's format
 	$(BIN)/ruff check --fix .

@@ -26,6 +26,7 @@ def images() -> None:
 
 
 images.add_command(images_content.verify)
+images.add_command(images_content.sbom)
 
 
 def preset_or_image(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:

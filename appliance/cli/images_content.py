@@ -1,4 +1,4 @@
-"""images: verify."""
+"""images: verify, sbom."""
 
 import os
 from dataclasses import asdict
@@ -6,7 +6,9 @@ from dataclasses import asdict
 import click
 
 from appliance.cli import options
-from appliance.cli.output import result_json, table
+from appliance.cli.output import Terminal, result, result_json, table
+from appliance.core.errors import ConfigFault
+from appliance.core.paths import named_file, write_atomic
 
 
 @click.command()
@@ -40,6 +42,41 @@ def verify(images: tuple[str, ...], platform: str | None, as_json: bool) -> None
         table([(one.reference, one.state) for one in verdicts])
     if fault := room.fault(verdicts):
         raise fault
+
+
+@click.command()
+@click.argument("image", metavar="PRESET|IMAGE|REFERENCE")
+@click.option("--output", "-o", type=click.Path(dir_okay=False), help="Write it to this file instead.")
+def sbom(image: str, output: str | None) -> None:
+    """Tell what is installed in an image that is here, as CycloneDX 1.6 JSON: Debian's and Python's packages.
+
+    It is read out of the image's layers; nothing is started. The same image gives the same bytes.
+
+    \b
+    Example:
+      spark-spec images sbom demo -o demo.cdx.json
+    """
+    from appliance.images.sbom import sbom as bill_of
+    from appliance.machine.docker import require_docker
+
+    name = reference(image)
+    target = named_file(output, "--output") if output else None
+    require_docker()
+    talk = Terminal()
+    try:
+        text = bill_of(name, talk)
+    finally:
+        talk.close()
+    if target is None:
+        result(text.rstrip("\n"))
+        return
+    try:
+        write_atomic(target, text)
+    except OSError as error:
+        raise ConfigFault(
+            f"the bill could not be written to {output}", error.strerror or str(error),
+            "name a file in a folder that is there and can be written to: -o FILE",
+        ) from None  # fmt: skip
 
 
 def reference(word: str) -> str:

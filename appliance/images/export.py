@@ -9,7 +9,7 @@ import io
 import json
 import shutil
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -58,8 +58,9 @@ def read_manifest(raw: bytes) -> SavedImage:
 
 
 @contextmanager
-def saved(reference: str) -> Iterator[Iterator[SavedFile]]:
+def saved(reference: str, moved: Callable[[int], None] = lambda _: None) -> Iterator[Iterator[SavedFile]]:
     """The files of an image that is here, in the order the engine sends them; leaving the block ends the transfer.
+    `moved` hears the bytes that have come.
 
     Raises MachineFault where the image is not here, docker has no disk for its own copy, is silent for too long, or
     breaks off; also out of the iteration, and out of reading a stream.
@@ -76,7 +77,7 @@ def saved(reference: str) -> Iterator[Iterator[SavedFile]]:
         if free is not None and free < image.size:
             raise _full(image, free)
         with closing(client.api.get_image(reference)) as chunks:
-            yield _files(_Chunks(chunks))
+            yield _files(Chunks(chunks, moved))
 
 
 @contextmanager
@@ -99,7 +100,7 @@ def _faults(client: "DockerClient", image: ImageInfo) -> Iterator[None]:
         ) from None
 
 
-def _files(stream: "_Chunks") -> Iterator[SavedFile]:
+def _files(stream: "Chunks") -> Iterator[SavedFile]:
     """The members of the tar. Raises tarfile.ReadError where it ends early: tarfile takes rubbish for an end."""
     whole = False
     with tarfile.open(fileobj=stream, mode="r|") as archive:
@@ -121,11 +122,12 @@ def members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
         archive.members.clear()  # type: ignore[attr-defined]
 
 
-class _Chunks(io.RawIOBase):
-    """Chunks of bytes as a file that is read in order."""
+class Chunks(io.RawIOBase):
+    """Chunks of bytes as a file that is read in order; `moved` hears how many have come."""
 
-    def __init__(self, chunks: Iterator[bytes]) -> None:
+    def __init__(self, chunks: Iterator[bytes], moved: Callable[[int], None] = lambda _: None) -> None:
         self._chunks, self._rest = chunks, memoryview(b"")
+        self._moved, self._done = moved, 0
 
     def readable(self) -> bool:
         return True
@@ -133,6 +135,8 @@ class _Chunks(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         if not self._rest:
             self._rest = memoryview(next((chunk for chunk in self._chunks if chunk), b""))
+            self._done += len(self._rest)
+            self._moved(self._done)
         count = min(len(buffer), len(self._rest))
         buffer[:count], self._rest = self._rest[:count], self._rest[count:]
         return count

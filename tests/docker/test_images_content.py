@@ -147,3 +147,33 @@ def test_an_image_for_another_platform_is_no_mismatch(cli: Cli, image: str) -> N
     other = next(one for one in ("linux/amd64", "linux/arm64") if one != platform())
     done = cli("images", "verify", image, "--platform", other)
     assert done.returncode == 4 and f"platform: {platform()}, expected {other}" in done.stderr
+
+
+def test_the_bill_of_an_image_names_what_is_in_it(cli: Cli, tmp_path: Path) -> None:
+    built = cli("images", "build", "demo", timeout=600)
+    assert built.returncode == 0, built.stderr
+    done = cli("images", "sbom", "demo")
+    assert done.returncode == 0, done.stderr
+    parts = {part["name"]: part for part in json.loads(done.stdout)["components"]}
+    assert {"libc6", "python3", "xllamacpp", "spark-spec"} < set(parts)
+    into = tmp_path / "demo.cdx.json"
+    again = cli("images", "sbom", built.stdout.strip(), "-o", str(into))
+    assert (again.returncode, again.stdout) == (0, "")
+    assert into.read_text() == done.stdout
+
+
+def test_what_a_later_layer_removes_is_not_in_the_bill(cli: Cli) -> None:
+    base = obtain(base_image(versions().bases["bookworm"], "1"), platform(), None, Ear())
+    name = f"{TEST}:removed"
+    recipe = f"FROM {base}\nRUN rm -rf /var/lib/dpkg\n"
+    docker("build", "--quiet", "--network", "none", "--tag", name, "-", given=recipe.encode())
+    parts = json.loads(cli("images", "sbom", name).stdout)["components"]
+    assert not [part for part in parts if part.get("purl", "").startswith("pkg:deb")]
+
+
+def test_a_bill_that_cannot_be_written_or_made_is_told(cli: Cli, tmp_path: Path) -> None:
+    assert cli("images", "build", "gateway", timeout=600).returncode == 0
+    done = cli("images", "sbom", "gateway", "-o", str(tmp_path / "nowhere" / "x.json"))
+    assert done.returncode == 3 and "-o FILE" in done.stderr
+    done = cli("images", "sbom", "spark-spec/nothing:1")
+    assert done.returncode == 4 and "is not here" in done.stderr

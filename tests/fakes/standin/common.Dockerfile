@@ -11,5 +11,6 @@ RUN ldconfig && python3 -c 'import click, jsonschema, xllamacpp, yaml'
 ENV STANDIN_MODELS=/opt/standin/models HOME=/root
 # Of the appliance's own base only the files are taken, not what it says of itself.
 LABEL spark-spec.image=""
+# hadolint ignore=DL3002
 USER 0:0
 WORKDIR /app
