@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 SPEC := $(BIN)/spark-spec
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-hub-versions lint format bench up down docker-engine golden lock-requirements
+.PHONY: help setup demo test test-hub-versions test-arm64 lint format bench up down docker-engine golden lock-requirements
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -42,6 +42,9 @@ test-hub-versions: ## run the hub's tests with the oldest version of its library
 	$(VENV)-hub/bin/python -m pip install --quiet --editable . '$(OLDEST_HUB)' 'pytest>=9,<10'
 	$(VENV)-hub/bin/python -m pytest -q -p no:cacheprovider tests/models/test_hub*.py tests/models/test_plan.py \
 	  tests/models/test_clock.py tests/models/test_cli.py tests/models/test_bring.py
+
+test-arm64: setup ## build and run for linux/arm64, under emulation on another machine (root, Docker)
+	$(BIN)/python -m pytest -m arm64 --durations=8 tests/arm64
 
 lint: setup ## ruff, mypy --strict, import-linter; hadolint and shellcheck
 	$(BIN)/ruff check .

@@ -10,6 +10,7 @@ from appliance.images.local import find, fitting
 from appliance.images.pull import pull
 from appliance.images.versions import BaseImage
 from appliance.machine.command import CommandFailed, run
+from appliance.machine.facts import platform as this_platform
 
 QUIET_S = 300.0
 
@@ -20,17 +21,19 @@ def obtain(base: BaseImage, platform: str, registry: str | None, talk: Talk) -> 
     Raises FetchFault with all that was tried where none can be had, MachineFault where the only one here is for
     another platform.
     """
-    names = [name for name in (base.local, base.public) if name]
+    local = base.local and local_name(base.local, platform)
+    names = [name for name in (local, base.public) if name]
     for reference in names:
         here = find(reference)
         if here and here.platform == platform:
             talk.say(f"base image: {reference} (here)")
             return reference
-        if here and not base.local:
+        if here and not local:
             fitting(here, platform)  # a public name stands for one platform at a time on a docker engine
     tries: list[Callable[[], str]] = [lambda: _pulled(base.public, platform, talk)]
-    if local := base.local:
-        tries.append(lambda: _made(local, platform, talk))
+    if local:
+        made = local
+        tries.append(lambda: _made(made, platform, talk))
     if registry:
         tries.insert(0, lambda: _pulled(f"{registry}/{base.local or base.public}", platform, talk))
     failed: list[SparkSpecError] = []
@@ -46,6 +49,11 @@ def obtain(base: BaseImage, platform: str, registry: str | None, talk: Talk) -> 
         f"let this machine reach a registry (--set images.registry=HOST/PATH names your own), docker load an "
         f"image named {names[0]}, or name one that is here: --set docker.base=IMAGE",
     )
+
+
+def local_name(local: str, platform: str) -> str:
+    """The name of a local base for a platform: of another one than this machine's it is another image."""
+    return local if platform == this_platform() else f"{local}-{platform.rpartition('/')[2]}"
 
 
 def _pulled(reference: str, platform: str, talk: Talk) -> str:

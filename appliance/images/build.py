@@ -10,6 +10,7 @@ from pathlib import Path
 
 import appliance
 from appliance.core.errors import FetchFault, MachineFault
+from appliance.core.paths import data
 from appliance.core.talk import Talk
 from appliance.images.local import BASE_LABEL, find
 from appliance.images.versions import (
@@ -154,7 +155,7 @@ def _last_words(tail: Sequence[str]) -> str:
 
 def _fix(words: str) -> str:
     if "exec format error" in words:
-        return "this machine cannot run that architecture: apt-get install qemu-user-static binfmt-support"
+        return f"let this machine run that architecture, as root: bash {data('images') / 'emulation.sh'}"
     if "no space left" in words:
         return "free some disk: docker system df shows what images and build caches take"
     if "certificate" in words:

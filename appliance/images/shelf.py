@@ -42,7 +42,13 @@ def _ours(reference: str) -> bool:
 
 
 def _bases() -> set[str]:
-    return {base.local for base in versions().bases.values() if base.local}
+    """The names of local bases, each for any platform."""
+    return {
+        name
+        for base in versions().bases.values()
+        if base.local
+        for name in (base.local, f"{base.local}-amd64", f"{base.local}-arm64")
+    }
 
 
 def shelf(wanted: Mapping[ImageName, Sequence[str]], here: Sequence[ImageInfo]) -> tuple[Shelved, ...]:

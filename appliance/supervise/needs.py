@@ -6,6 +6,7 @@ Standard library only: this file also runs inside every engine image.
 """
 
 import hashlib
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -51,8 +52,8 @@ def _main(source: Path) -> str:
         revision = (source / "refs" / "main").read_text(encoding="ascii").strip()
     except (FileNotFoundError, NotADirectoryError):
         revision = ""
-    if not revision:
-        raise FileNotFoundError(f"{source} has no refs/main: no whole download is in it")
+    if not re.fullmatch(r"[0-9a-f]{40}", revision):
+        raise FileNotFoundError(f"{source} has no refs/main that names a commit: no whole download is in it")
     return revision
 
 

@@ -23,7 +23,7 @@ command -v debootstrap >/dev/null ||
 if [ "$arch" != "$(dpkg --print-architecture)" ]; then
     grep -qsl '^enabled' /proc/sys/fs/binfmt_misc/qemu-* ||
         fail "the base for $arch cannot be made" "this machine cannot run $arch programs" \
-            "apt-get install qemu-user-static binfmt-support, or build on a machine of that kind"
+            "as root: bash ${0%/*}/../emulation.sh; or build on a machine of that kind"
 fi
 # shellcheck disable=SC2016
 mirror=$(apt-get indextargets --format '$(COMPONENT) $(LABEL) $(REPO_URI)' 'Created-By: Packages' |

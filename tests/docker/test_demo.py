@@ -1,11 +1,13 @@
 """The demo on a real Docker engine: it runs in a container, is adopted, refused, swapped, and leaves nothing."""
 
+import io
 import json
 import os
 import shutil
 import signal
 import socket
 import subprocess
+import tarfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +16,7 @@ from typing import Any
 import pytest
 
 from appliance.core.paths import PACKAGE
+from appliance.machine.facts import platform
 from appliance.machine.ports import is_free
 from appliance.stack.render import project
 from appliance.supervise.status import start_ticks
@@ -93,9 +96,26 @@ def test_a_failed_up_puts_the_last_good_release_back(up: Any, cli: Cli) -> None:
     assert (seen["state"], seen["release"]) == ("ready", 1)
 
 
+def test_an_image_for_another_processor_is_refused_before_anything_is_stopped(up: Any, cli: Cli) -> None:
+    """Case 31: the whole of it, and the image that our own would stand on."""
+    name, theirs = "spark-spec-test/other:1", "linux/amd64" if platform() == "linux/arm64" else "linux/arm64"
+    empty = io.BytesIO()
+    tarfile.open(fileobj=empty, mode="w").close()
+    subprocess.run(["docker", "import", "--platform", theirs, "-", name], input=empty.getvalue(), check=True)
+    try:
+        before = up("--no-verify")["where"]
+        for setting in (f"image={name}", f"docker.base={name}"):
+            told = up("--no-verify", "--set", setting, code=4)
+            assert theirs in told["stderr"] and platform() in told["stderr"]
+            seen = json.loads(cli("status", "--json").stdout)[0]
+            assert (seen["state"], seen["where"], seen["release"]) == ("ready", before, 1)
+    finally:
+        docker("rmi", "--force", name)
+
+
 def test_a_foreign_container_on_the_port_is_named_and_left_alone(up: Any, free_port: int) -> None:
     """Case 9, with docker's own proxy as the holder."""
-    image = docker("images", "--quiet", "spark-spec/base").split()[0]
+    image = "spark-spec/base:bookworm"
     listen = f"import socket,time; s=socket.create_server(('0.0.0.0',{free_port})); time.sleep(300)"
     foreign = docker("run", "--detach", "--rm", "--name", f"foreign-{free_port}", "--publish",
                      f"127.0.0.1:{free_port}:{free_port}", image, "python3", "-c", listen).strip()  # fmt: skip

@@ -113,7 +113,7 @@ def test_a_ca_bundle_that_is_not_there_is_not_passed(monkeypatch: pytest.MonkeyP
     [
         ("Temporary failure resolving 'mirror'", FetchFault, ""),
         ("tls: certificate signed by unknown authority", FetchFault, "SSL_CERT_FILE"),
-        ("exec /bin/sh: exec format error", MachineFault, "qemu"),
+        ("exec /bin/sh: exec format error", MachineFault, "emulation.sh"),
         ("write: no space left on device", MachineFault, "docker system df"),
         ("the base needs Python 3.11 or later", MachineFault, ""),
     ],

@@ -67,6 +67,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
         monkeypatch.setattr(place, "find", fake.find)
         monkeypatch.setattr(place, "pull", fake.pull)
     monkeypatch.setattr(base_module, "_made", fake.make)
+    monkeypatch.setattr(base_module, "this_platform", lambda: ARM)
     monkeypatch.setattr(module, "build", fake.build)
     monkeypatch.setattr(module, "tag", fake.tag)
     yield fake
@@ -186,6 +187,12 @@ def test_bases_are_tried_in_order(engine: Engine, ear: Ear) -> None:
 def test_a_base_of_another_architecture_is_passed_over(engine: Engine, ear: Ear) -> None:
     engine.here |= {BASE.local: AMD, BASE.public: ARM}
     assert obtain(BASE, ARM, None, ear) == BASE.public
+
+
+def test_a_base_for_another_machine_has_a_name_of_its_own(engine: Engine, ear: Ear) -> None:
+    engine.here[BASE.local] = ARM
+    assert obtain(BASE, AMD, None, ear) == f"{BASE.local}-amd64"
+    assert engine.here == {BASE.local: ARM, f"{BASE.local}-amd64": AMD}
 
 
 def test_no_base_at_all_tells_everything_that_was_tried(engine: Engine, ear: Ear) -> None:

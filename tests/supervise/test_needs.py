@@ -74,7 +74,7 @@ def test_every_start_may_lay_it_out_anew_and_a_new_revision_takes_the_place_of_t
     assert seen().keys() == first.keys()
 
 
-@pytest.mark.parametrize("main", [None, "", "\n"])
+@pytest.mark.parametrize("main", [None, "", "\n", "main", "../../../etc", "ABCD" * 10])
 def test_a_cache_without_a_whole_download_is_an_error(tmp_path: Path, main: str | None) -> None:
     folder = cached(tmp_path / "hub")
     (folder / "refs" / "main").unlink() if main is None else (folder / "refs" / "main").write_text(main)

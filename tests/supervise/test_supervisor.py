@@ -159,7 +159,7 @@ def test_what_an_engine_needs_and_is_not_there_ends_the_start_with_that_reason(
     assert one.start().code() == 6
     reason = {
         "a snapshot": f"{cache} has no snapshot {revision}",
-        "refs": f"{cache} has no refs/main: no whole download is in it",
+        "refs": f"{cache} has no refs/main that names a commit: no whole download is in it",
         "a vocabulary": f"{file} is not there: a vocabulary of the harmony format",
         "another vocabulary": f"{file} is not a vocabulary of the harmony format: its sha256 is ",
     }[what]
