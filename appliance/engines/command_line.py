@@ -13,6 +13,14 @@ from appliance.engines.options import Known
 
 Options = Mapping[str, Any]
 
+# Why an option may not be set, in the words of every such engine.
+SECRET = "a secret has no place in a command line: everyone on the machine can read it"
+ENDPOINT = (
+    "the appliance reaches the engine by plain HTTP inside its container; a gateway is what others reach"
+)
+HOST = "the engine binds inside its container; the port is published on 127.0.0.1"
+SECOND_FILE = "its file would say things a second time: write its keys in this section"
+
 
 def given(options: Options) -> dict[str, Any]:
     """The options that are set: null takes one out that a preset has."""

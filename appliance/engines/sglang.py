@@ -13,11 +13,12 @@ from packaging.version import InvalidVersion, Version
 from appliance.catalog.stack import RuntimeName, Stack
 from appliance.core.errors import ConfigFault
 from appliance.engines.base import Death, Engine, Launch, Pair, Place
-from appliance.engines.command_line import arguments, check_owned, given
+from appliance.engines.command_line import ENDPOINT, HOST, SECOND_FILE, SECRET, arguments, check_owned, given
 from appliance.engines.container import environment
 from appliance.engines.heads import LAST_BOUNDARY, reads_last_boundary
 from appliance.engines.options import Known, around, judge, known, locked_options
 from appliance.engines.server_deaths import DEATHS
+from appliance.engines.tools import ToolParsers
 from appliance.supervise.plan import CounterTable, Phase
 
 DEFAULT = "spark"
@@ -25,6 +26,7 @@ TAGS = {"spark": "0.5.4"}  # tags that do not say which version they are
 DROPS_LAST_BOUNDARY = Version("0.5.4")
 ALGORITHMS = {"eagle3": "EAGLE3", "draft-target": "STANDALONE"}
 CHAIN = 1  # candidates of each drafted token: one, as K means it in every other engine
+PARSERS = ToolParsers(harmony="gpt-oss", llama3="llama3")
 
 OWNED: Mapping[str, str] = {
     "model_path": "target.model",
@@ -38,18 +40,14 @@ OWNED: Mapping[str, str] = {
     "speculative_draft_model": "draft.model",
     "speculative_num_steps": "draft.k",
 }
-_SECRET = "a secret has no place in a command line: everyone on the machine can read it"
-_ENDPOINT = (
-    "the appliance reaches the engine by plain HTTP inside its container; a gateway is what others reach"
-)
 BARRED: Mapping[str, str] = {
-    "api_key": _SECRET,
-    "admin_api_key": _SECRET,
-    "ssl_keyfile_password": _SECRET,
-    "host": "the engine binds inside its container; the port is published on 127.0.0.1",
-    "ssl_certfile": _ENDPOINT,
-    "ssl_keyfile": _ENDPOINT,
-    "config": "its file would say things a second time: write its keys in this section",
+    "api_key": SECRET,
+    "admin_api_key": SECRET,
+    "ssl_keyfile_password": SECRET,
+    "host": HOST,
+    "ssl_certfile": ENDPOINT,
+    "ssl_keyfile": ENDPOINT,
+    "config": SECOND_FILE,
     "enable_metrics": "it is always on: acceptance is counted by it",
 }
 
@@ -118,7 +116,7 @@ class SgLang:
         if stack.draft.method != "none":
             _check_tree(options, stack.draft.k or 0)
             _check_head(stack, pair, text)
-        _check_tools(stack, pair)
+        PARSERS.check(self.name, stack, pair)
         return (*told, *_warnings(options))
 
     def launch(self, stack: Stack, pair: Pair, place: Place) -> Launch:
@@ -163,7 +161,7 @@ def _options(stack: Stack, pair: Pair, place: Place) -> dict[str, Any]:
     if harmony:
         ours["reasoning_parser"] = "gpt-oss"
     if stack.offers.tools:
-        ours["tool_call_parser"] = _tool_parser(pair)
+        ours["tool_call_parser"] = PARSERS.of(pair)
     theirs = given(stack.sglang)
     return given(
         ours | {key: one for key, one in theirs.items() if speculates or not key.startswith("speculative_")}
@@ -190,13 +188,6 @@ def _speculative(stack: Stack, pair: Pair, place: Place) -> dict[str, Any]:
 def _is_fp4(quantization: str | None) -> bool:
     """NVIDIA's four bits, which the engine does not see by itself; MXFP4 it does."""
     return re.search(r"\b(NV)?FP4\b", quantization or "", re.I) is not None
-
-
-def _tool_parser(pair: Pair) -> str | None:
-    """What reads the target's tool calls; None where it is not known."""
-    if pair.target.chat == "harmony":
-        return "gpt-oss"
-    return "llama3" if re.search(r"\bllama-3\b", pair.target.name, re.I) else None
 
 
 def _check_tree(options: Mapping[str, Any], steps: int) -> None:
@@ -231,15 +222,6 @@ def _check_head(stack: Stack, pair: Pair, text: str) -> None:
             f"{stack.draft.model} cannot draft in SGLang {text}",
             f"it reads layer {LAST_BOUNDARY} of its target, which SGLang {DROPS_LAST_BOUNDARY} drops",
             "choose another head (`spark-spec heads`), another engine.name, or --no-spec",
-        )
-
-
-def _check_tools(stack: Stack, pair: Pair) -> None:
-    if stack.offers.tools and not (_tool_parser(pair) or stack.sglang.get("tool_call_parser")):
-        raise ConfigFault(
-            f"tools cannot be offered with {pair.target.id}",
-            "which parser reads its tool calls is not known here",
-            "set sglang.tool_call_parser, or offers.tools=false",
         )
 
 

@@ -4,7 +4,6 @@ Options, rules, endpoints and counters as read from 0.32.0's own parser and sour
 Nothing was run on a GPU.
 """
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,15 +13,17 @@ from appliance.catalog.stack import RuntimeName, Stack
 from appliance.core.errors import ConfigFault
 from appliance.core.text import shown
 from appliance.engines.base import Death, Engine, Launch, Pair, Place
-from appliance.engines.command_line import arguments, check_owned, given
+from appliance.engines.command_line import ENDPOINT, HOST, SECOND_FILE, SECRET, arguments, check_owned, given
 from appliance.engines.container import environment
 from appliance.engines.heads import LAST_BOUNDARY, reads_last_boundary
 from appliance.engines.options import Known, around, judge, known, locked_options
 from appliance.engines.server_deaths import DEATHS
+from appliance.engines.tools import ToolParsers
 from appliance.supervise.plan import CounterTable, Phase
 
 DEFAULT = "26.05.post1-py3"  # NVIDIA's container; which vLLM is in it is not known
 METHODS = {"eagle3": "eagle3", "draft-target": "draft_model"}
+PARSERS = ToolParsers(harmony="openai", llama3="llama3_json")
 
 OWNED: Mapping[str, str] = {
     "model": "target.model",
@@ -38,20 +39,16 @@ OWNED: Mapping[str, str] = {
     "speculative_config.model": "draft.model",
     "speculative_config.num_speculative_tokens": "draft.k",
 }
-_SECRET = "a secret has no place in a command line: everyone on the machine can read it"
-_ENDPOINT = (
-    "the appliance reaches the engine by plain HTTP inside its container; a gateway is what others reach"
-)
 BARRED: Mapping[str, str] = {
-    "api_key": _SECRET,
-    "hf_token": f"{_SECRET}; and the engine fetches nothing",
-    "host": "the engine binds inside its container; the port is published on 127.0.0.1",
-    "uds": _ENDPOINT,
-    "ssl_certfile": _ENDPOINT,
-    "ssl_keyfile": _ENDPOINT,
-    "grpc": _ENDPOINT,
-    "headless": _ENDPOINT,
-    "config": "its file would say things a second time: write its keys in this section",
+    "api_key": SECRET,
+    "hf_token": f"{SECRET}; and the engine fetches nothing",
+    "host": HOST,
+    "uds": ENDPOINT,
+    "ssl_certfile": ENDPOINT,
+    "ssl_keyfile": ENDPOINT,
+    "grpc": ENDPOINT,
+    "headless": ENDPOINT,
+    "config": SECOND_FILE,
     "disable_log_stats": "acceptance is counted by them",
 }
 
@@ -110,7 +107,7 @@ class Vllm:
         check_owned(self.name, options, OWNED, BARRED)
         _check_speculative(options)
         told = judge(self.name, options, _known(text), text)
-        _check_tools(stack, pair)
+        PARSERS.check(self.name, stack, pair)
         return (*told, *_warnings(stack, pair))
 
     def launch(self, stack: Stack, pair: Pair, place: Place) -> Launch:
@@ -151,15 +148,8 @@ def _options(stack: Stack, pair: Pair, place: Place) -> dict[str, Any]:
     if pair.target.chat == "harmony":
         ours["reasoning_parser"] = "openai_gptoss"
     if stack.offers.tools:
-        ours |= {"enable_auto_tool_choice": True, "tool_call_parser": _tool_parser(pair)}
+        ours |= {"enable_auto_tool_choice": True, "tool_call_parser": PARSERS.of(pair)}
     return given(ours | rest)
-
-
-def _tool_parser(pair: Pair) -> str | None:
-    """What reads the target's tool calls; None where it is not known."""
-    if pair.target.chat == "harmony":
-        return "openai"
-    return "llama3_json" if re.search(r"\bllama-3\b", pair.target.name, re.I) else None
 
 
 def _check_speculative(options: Mapping[str, Any]) -> None:
@@ -169,15 +159,6 @@ def _check_speculative(options: Mapping[str, Any]) -> None:
             f"vllm.speculative_config cannot be {shown(value)}",
             "it is a section, and the stack has keys in it",
             "set vllm.speculative_config.KEY; --no-spec takes speculation away",
-        )
-
-
-def _check_tools(stack: Stack, pair: Pair) -> None:
-    if stack.offers.tools and not (_tool_parser(pair) or stack.vllm.get("tool_call_parser")):
-        raise ConfigFault(
-            f"tools cannot be offered with {pair.target.id}",
-            "which parser reads its tool calls is not known here",
-            "set vllm.tool_call_parser, or offers.tools=false",
         )
 
 

@@ -4,14 +4,13 @@ import contextlib
 import ctypes
 import mmap
 import os
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from appliance.core.errors import MachineFault
+from appliance.supervise.memory import MEMINFO, fields
 
-MEMINFO = Path("/proc/meminfo")
 WINDOW = 1 << 30  # bytes of a file that are looked at at a time
 
 
@@ -35,9 +34,7 @@ def read_memory(path: Path = MEMINFO) -> Memory:
 
 def parse_meminfo(text: str) -> Memory:
     """What /proc/meminfo says. Raises ValueError where it lacks a line."""
-    found = {
-        name: int(amount) * 1024 for name, amount in re.findall(r"^(\w+): +(\d+) kB$", text, re.MULTILINE)
-    }
+    found = fields(text)
     try:
         return Memory(found["MemTotal"], found["MemAvailable"], found["MemFree"])
     except KeyError as error:
