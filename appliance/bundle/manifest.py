@@ -79,7 +79,7 @@ class Layer(Blob):
 class BundledImage(Strict):
     """An image: the name it gets, its config as docker saved it, its layers from the base up, and its SBOM."""
 
-    reference: Annotated[str, Field(pattern=r"^[a-z0-9][\w./:@-]{0,300}$")]
+    reference: Annotated[str, Field(pattern=r"^[a-z0-9][A-Za-z0-9_./:@-]{0,300}$")]
     config: Blob
     layers: Annotated[tuple[Layer, ...], Field(min_length=1)]
     sbom: Blob
