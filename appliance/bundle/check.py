@@ -53,12 +53,23 @@ def open_bundle(folder: Path, policy: Policy, given: "Ed25519PublicKey | None" =
 
     Raises FetchFault (no bundle), ConfigFault (of a newer appliance), Mismatch (signature, or no manifest).
     """
-    raw = small(folder / MANIFEST, LARGEST)
-    if raw is None:
-        raise FetchFault(f"{folder} is no bundle", f"there is no {MANIFEST} in it",
-                         "name the folder that `spark-spec bundle create` wrote")  # fmt: skip
+    raw = _raw(folder / MANIFEST)
     key = _signed(folder, raw, policy, given)
     return Opened(folder, parse(raw, str(folder / MANIFEST)), hashlib.sha256(raw).hexdigest(), key)
+
+
+def read_manifest(path: Path) -> tuple[Bundle, bytes]:
+    """A manifest alone, and its bytes. Raises as `open_bundle` does."""
+    raw = _raw(path)
+    return parse(raw, str(path)), raw
+
+
+def _raw(path: Path) -> bytes:
+    raw = small(path, LARGEST)
+    if raw is None:
+        raise FetchFault(f"{path.parent} is no bundle", f"there is no {path.name} in it",
+                         "name the folder that `spark-spec bundle create` wrote")  # fmt: skip
+    return raw
 
 
 def _signed(folder: Path, raw: bytes, policy: Policy, given: "Ed25519PublicKey | None") -> str | None:
@@ -165,7 +176,7 @@ def _changed(
         nonlocal done
         with lock:
             done += count
-            progress(f"checking {opened.folder.name}", min(done, total), total)
+            progress(f"checking {opened.folder.name}", min(done, total - 1), total)
 
     def look(path: str) -> None:
         blob, file = asked[path], opened.folder / path
@@ -180,6 +191,7 @@ def _changed(
             seen.keep(path, before, digest)
 
     fault = each(sorted(asked), look, jobs, stop)
+    progress(f"checking {opened.folder.name}", total, total)
     seen.save()
     if isinstance(fault, OSError):
         raise unreadable(Path(fault.filename or opened.folder), fault)

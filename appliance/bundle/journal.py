@@ -40,8 +40,15 @@ class Journal:
 
     def holds(self, path: str, file: Path, sha256: str) -> bool:
         """Whether a file was found to have this content, and looks as it did then."""
+        return self.known(path, file) == sha256
+
+    def known(self, path: str, file: Path) -> str | None:
+        """What a file's content was found to be, where it looks as it did then."""
         known = self._known.get(path)
-        return known is not None and known[1] == sha256 and known[0] == Stamp.of(file)
+        try:
+            return known[1] if known and known[0] == Stamp.of(file) else None
+        except FileNotFoundError:
+            return None
 
     def keep(self, path: str, stamp: Stamp, sha256: str) -> None:
         """A file that looked so was found to have this content."""

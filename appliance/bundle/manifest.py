@@ -93,10 +93,11 @@ class PresetSet(Strict):
 
 
 class Launcher(Strict):
-    """The launcher with what it needs: `wheels` lie in wheels/ and are installed without an index."""
+    """The launcher with what it needs: `wheels` lie in wheels/ and are installed without an index, with `extras`."""
 
     version: str
     python: tuple[str, ...]
+    extras: tuple[str, ...]
     wheels: Annotated[tuple[NamedFile, ...], Field(min_length=1)]
 
 

@@ -33,6 +33,7 @@ COMMANDS = {
     "down": ("lifecycle", "Stop a stack."),
     "models": ("models", "List, fetch and check models."),
     "images": ("images", "List, build, pull, push, lock and check container images."),
+    "bundle": ("bundle", "Carry a stack to a machine without a network."),
     "secrets": ("secrets", "Keep tokens in a file that only you can read."),
 }
 

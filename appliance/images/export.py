@@ -19,7 +19,7 @@ from typing import IO, TYPE_CHECKING, Any
 from appliance.core.errors import MachineFault
 from appliance.core.text import one_line
 from appliance.images.local import ImageInfo, find
-from appliance.machine.docker import endpoint, sdk
+from appliance.machine.docker import docker_root, sdk
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -144,11 +144,10 @@ class Chunks(io.RawIOBase):
 
 def _free(client: "DockerClient") -> int | None:
     """Bytes free where docker keeps its data; None where that is another machine, or it may not be known."""
-    if not endpoint().startswith("unix://"):
-        return None
+    root = docker_root(client)
     try:
-        return shutil.disk_usage(client.info()["DockerRootDir"]).free
-    except (OSError, KeyError):
+        return shutil.disk_usage(root).free if root else None
+    except OSError:
         return None
 
 

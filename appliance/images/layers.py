@@ -27,12 +27,18 @@ Found = TypeVar("Found")
 Readers = Callable[[str], Callable[[IO[bytes]], Found] | None]
 
 
+Tap = Callable[[SavedFile, IO[bytes]], IO[bytes]]
+
+
 @dataclass(frozen=True)
 class Contents(Generic[Found]):
-    """An image's config, and what was read of its chosen files, by their paths without a leading slash."""
+    """An image's config, as read and as its bytes, and what was read of its chosen files, by their paths without a
+    leading slash; `layers` are the paths of its layers among the saved files, from the base up."""
 
     config: Mapping[str, Any]
     files: Mapping[str, Found]
+    raw_config: bytes = b""
+    layers: tuple[str, ...] = ()
 
 
 @dataclass
@@ -57,8 +63,13 @@ class Layer(Generic[Found]):
         return "" in self.emptied
 
 
-def contents(files: Iterable[SavedFile], readers: Readers[Found]) -> Contents[Found]:
-    """The chosen files of a saved image. `readers` gives, for a path, what reads that file, or None.
+def _untapped(_file: SavedFile, stream: IO[bytes]) -> IO[bytes]:
+    return stream
+
+
+def contents(files: Iterable[SavedFile], readers: Readers[Found], tap: Tap = _untapped) -> Contents[Found]:
+    """The chosen files of a saved image. `readers` gives, for a path, what reads that file, or None; `tap` may put
+    itself before a layer's uncompressed tar, which is read through it to its last byte.
 
     Raises MachineFault where the image's own files are not what docker writes.
     """
@@ -72,21 +83,25 @@ def contents(files: Iterable[SavedFile], readers: Readers[Found]) -> Contents[Fo
         head = file.stream.read(BLOCK)
         whole = _joined(head, file.stream)
         if head[257:262] == b"ustar" or head.startswith((GZIP, ZSTD)) or head == bytes(BLOCK):
-            layers[file.path] = read_layer(unpacked(head, whole), readers)
+            stream = tap(file, unpacked(head, whole))
+            layers[file.path] = read_layer(stream, readers)
+            while stream.read(1 << 20):
+                pass  # tar ends before its file does
         elif file.size <= LARGEST_JSON:
             texts[file.path] = whole.read()
     try:
         image = read_manifest(texts[MANIFEST])
         config = json.loads(texts[image.config])
         found: dict[str, Found] = {}
-        for path in image.layers:
-            found = layers[links.get(path, path)].over(found)
+        paths = tuple(links.get(path, path) for path in image.layers)
+        for path in paths:
+            found = layers[path].over(found)
     except (ValueError, KeyError) as error:
         raise MachineFault(
             "the saved image cannot be read", f"docker's {MANIFEST} does not fit its files: {error}",
             "see that docker's disk is sound: docker image inspect",
         ) from None  # fmt: skip
-    return Contents(config, found)
+    return Contents(config, found, texts[image.config], paths)
 
 
 def read_layer(stream: IO[bytes], readers: Readers[Found]) -> Layer[Found]:

@@ -132,6 +132,16 @@ def sdk(timeout_s: int = SDK_S) -> "DockerClient":
         raise MachineFault("Docker cannot be used", str(error), "see that `docker info` works") from None
 
 
+def docker_root(client: "DockerClient | None" = None) -> Path | None:
+    """The folder in which the engine keeps its data; None where that is another machine, or it does not say. Raises
+    MachineFault where it does not answer."""
+    if not endpoint().startswith("unix://"):
+        return None
+    with contextlib.closing(sdk()) if client is None else contextlib.nullcontext(client) as asked:
+        root = asked.info().get("DockerRootDir")
+    return Path(root) if root and Path(root).is_dir() else None
+
+
 def container_on_port(port: int) -> str | None:
     """The name of the running container that publishes a TCP port here; None where none is known to."""
     return _ask("ps", "--filter", f"publish={port}/tcp", "--format", "{{.Names}}").partition("\n")[0] or None
