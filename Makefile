@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 SPEC := $(BIN)/spark-spec
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-hub-versions test-arm64 lint format bench up down docker-engine golden lock-requirements
+.PHONY: help setup demo test test-hub-versions test-arm64 lint format bench bundle-demo up down docker-engine golden lock-requirements
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -64,6 +64,9 @@ golden: setup ## write the checked-in stacks and reference files anew, after a c
 lock-requirements: setup ## lock the wheels of our images anew, from their requirements.in
 	$(BIN)/python -m pip install --quiet 'uv>=0.9,<1'
 	$(BIN)/python images/lock_requirements.py
+
+bundle-demo: setup ## the demo across an air gap, on this machine: create, import on an empty side, serve (root, Docker)
+	$(BIN)/python -m tests.bundle_demo
 
 bench: setup ## figures of this machine, as ratios of one run
 	$(BIN)/python -m tests.bench

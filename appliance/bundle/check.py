@@ -118,7 +118,7 @@ def refused(opened: Opened, found: tuple[Problem, ...]) -> Mismatch:
     return Mismatch(
         f"{opened.folder} is not whole: {len(found)} of its files are not as they should be",
         "\n".join(one_line(line) for line in (*named, *more)),
-        f"bring these files anew: spark-spec bundle repair {opened.folder} --from ANOTHER-COPY",
+        f"copy these files anew from another copy of the bundle into {opened.folder}",
     )
 
 

@@ -117,7 +117,7 @@ def verify(text: str, manifest: bytes, keys: Mapping[str, "Ed25519PublicKey"]) -
     if name not in keys:
         known = ", ".join(keys) or "none"
         raise Mismatch("the bundle is signed with a key that is not trusted", f"key {name}; trusted: {known}",
-                       "if it is the sender's: spark-spec bundle trust FILE.pub, or --key FILE.pub")  # fmt: skip
+                       "if it is the sender's: spark-spec bundle trust add FILE.pub, or --key FILE.pub")  # fmt: skip
     try:
         keys[name].verify(base64.b64decode(said[2], validate=True), manifest)
     except (InvalidSignature, binascii.Error):

@@ -88,7 +88,7 @@ def test_all_problems_are_named_not_the_first(folder: Path) -> None:
     listed = found(folder)
     assert {one.path for one in listed} == {BLOB, PART, "extra"}
     fault = refused(open_bundle(folder, "never"), listed)
-    assert fault.code == 9 and all(one.path in fault.why for one in listed) and "repair" in fault.fix
+    assert fault.code == 9 and all(one.path in fault.why for one in listed) and "another copy" in fault.fix
 
 
 def test_what_a_medium_has_by_itself_is_no_problem(folder: Path) -> None:
