@@ -13,7 +13,7 @@ from tests.conftest import Cli
 
 pytestmark = pytest.mark.engine
 
-STEPS = ["starting release", "starting ...", "loading ", "serving ...", "verifying ..."]
+STEPS = ["starting release", "starting ...", "load", "serving ...", "verifying ..."]
 
 
 def kill_at(step: str, words: list[str]) -> None:

@@ -66,7 +66,7 @@ def play(monkeypatch: pytest.MonkeyPatch) -> Play:
             api=api, info=lambda: {"DockerRootDir": "/"}, close=lambda: asked.append("closed")
         )
         monkeypatch.setattr(module, "find", {"a:1": IMAGE}.get)
-        monkeypatch.setattr(module, "endpoint", lambda: "unix:///var/run/docker.sock")
+        monkeypatch.setattr("appliance.machine.docker.endpoint", lambda: "unix:///var/run/docker.sock")
         monkeypatch.setattr(module, "sdk", lambda seconds: asked.append(f"{seconds} s") or client)
         monkeypatch.setattr(module.shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
         return asked

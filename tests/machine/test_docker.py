@@ -9,11 +9,20 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from appliance.core.errors import MachineFault
-from appliance.machine.docker import container_on_port, endpoint, probe_docker, require_docker, sdk
+from appliance.machine.docker import (
+    container_on_port,
+    docker_root,
+    endpoint,
+    probe_docker,
+    require_docker,
+    sdk,
+)
 from appliance.supervise.status import start_ticks
 
 VERSION = '{"Client":{"Version":"28.2.2"},"Server":{"Version":"26.1.5","Os":"linux","Arch":"arm64"}}'
@@ -245,3 +254,16 @@ def test_an_engine_that_takes_calls_and_never_answers_does_not_hold_up_the_sdk(
     assert inspect.signature(sdk).parameters["timeout_s"].default <= 10
     with pytest.raises(MachineFault):
         sdk(timeout_s=1)
+
+
+def test_the_engine_s_own_disk_is_known_only_on_this_machine(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def told(root: str) -> Any:
+        return SimpleNamespace(info=lambda: {"DockerRootDir": root}, close=lambda: None)
+
+    monkeypatch.setattr("appliance.machine.docker.endpoint", lambda: "unix:///run/docker.sock")
+    assert docker_root(told(str(tmp_path))) == tmp_path
+    assert docker_root(told(str(tmp_path / "nowhere"))) is None
+    monkeypatch.setattr("appliance.machine.docker.endpoint", lambda: "tcp://other:2375")
+    assert docker_root(told(str(tmp_path))) is None
